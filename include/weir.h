@@ -713,7 +713,7 @@ WEIR_API WEIR_MUST_CHECK int weir_fields(const char *style, const weir_request *
  *     not in time, or WEIR_EUNREACHABLE ─► weir_redis_fall_back      ┘ */
 typedef struct weir_redis weir_redis;
 
-/* A question to the server, until it is answered. Others may be under way at the same time. */
+/* A question to the server, until it is answered. Others may be in progress at the same time. */
 typedef struct weir_redis_call weir_redis_call;
 
 /* Reads an address and makes the local fallback. It connects to nothing. */

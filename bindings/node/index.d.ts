@@ -116,9 +116,9 @@ export interface Slot {
 }
 
 export interface StoreOptions {
-    /** Calls of a redis:// store that may be under way; more are EOVERLOAD. 1024 unless it is given. */
+    /** Calls of a redis:// store that may be in progress; more are EOVERLOAD. 1024 unless it is given. */
     maxCalls?: number;
-    /** Waits that may be under way; more are EOVERLOAD. 10,000 unless it is given. */
+    /** Waits that may be in progress; more are EOVERLOAD. 10,000 unless it is given. */
     maxWaiting?: number;
 }
 
@@ -267,7 +267,7 @@ export const errors: {
     readonly ECANCELED: ErrorClass;
     readonly EINTR: ErrorClass;
     readonly EGONE: ErrorClass;
-    /** Of this package: too many calls or waits are under way. */
+    /** Of this package: too many calls or waits are in progress. */
     readonly EOVERLOAD: ErrorClass;
     /** Of this package: no slot was free in time. */
     readonly EDENIED: ErrorClass<DeniedError>;

@@ -141,7 +141,7 @@ class Limiter {
         }
     }
 
-    // onError: "allow" is for failures of the store. A store without room (full=deny) denies, so does one with too many calls under way,
+    // onError: "allow" is for failures of the store. A store without room (full=deny) denies, so does one with too many calls in progress,
     // and a function that found no key or cost: who brings that about does not get through by it.
     #failed(error, byStore) {
         if (error instanceof BadKey)

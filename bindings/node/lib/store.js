@@ -243,7 +243,7 @@ class Store {
         this.#told(native.setTime(this.#handle, timeUs === null ? -1 : whole(timeUs, "time", 0, LEASE_MAX)));
     }
 
-    /** Waits end with ECANCELED, calls under way are finished. A promise, if the store is remote. */
+    /** Waits end with ECANCELED, calls in progress are finished. A promise, if the store is remote. */
     close() {
         if (this.#closed)
             return this.#closing;
@@ -324,7 +324,7 @@ class Store {
     #later(verb, keys, limits, numbers, text, answer, no) {
         const room = GIVES_BACK.has(verb) ? 2 * this.#maxCalls : this.#maxCalls; // giving back has room of its own
         if (this.#calls >= room)
-            return Promise.reject(new errors.EOVERLOAD(`${this.#calls} calls are under way: expected at most maxCalls`));
+            return Promise.reject(new errors.EOVERLOAD(`${this.#calls} calls are in progress: expected at most maxCalls`));
         return new Promise((resolve, reject) => {
             const code = native.submit(this.#handle, verb, keys, limits, numbers, text, (failed, rows, message, column) => {
                 this.#calls--;

@@ -87,7 +87,7 @@ class Waiting {
         if (signal?.aborted)
             throw canceled(signal.reason);
         if (this.#waits.size >= this.#max)
-            throw new errors.EOVERLOAD(`${this.#waits.size} waits are under way: expected at most maxWaiting`);
+            throw new errors.EOVERLOAD(`${this.#waits.size} waits are in progress: expected at most maxWaiting`);
         const wait = new Wait(request, waitUs);
         const abort = () => this.#cancel(wait, canceled(signal.reason));
         signal?.addEventListener("abort", abort, { once: true });

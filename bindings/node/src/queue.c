@@ -4,7 +4,7 @@
  * that they share round trips. So a store keeps most of the pool free, whatever is asked of it.
  *
  * The queue is touched on the environment's thread alone. A thread of the pool has its batch, and
- * the store, which cannot be closed while a batch is under way.
+ * the store, which cannot be closed while a batch is in progress.
  */
 #include "addon.h"
 

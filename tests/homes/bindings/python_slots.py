@@ -169,7 +169,7 @@ def test_many_threads(check):
 
 
 def test_close_during_redis(check):
-    """Calls that are under way without the interpreter's lock go on to their end; the last of them closes the store."""
+    """Calls that are in progress without the interpreter's lock go on to their end; the last of them closes the store."""
     with redis_server.Server() as redis:
         for _ in range(3):
             store, ends = weir.Store(f"redis://127.0.0.1:{redis.port}?deadline=10s"), []

@@ -92,7 +92,7 @@ def admitted(check, name, text, words, most_kills):
     check.at_most(seen.get(200, 0), reached, f"{name}: 200 as wrk saw them")
     if not most_kills:
         check.equal(reached, MOST, f"{name}: exactly")
-        # wrk goes away at the end of a round, with one request under way on each connection.
+        # wrk goes away at the end of a round, with one request in progress on each connection.
         check.within(seen.get(200), MOST - rounds * CONNECTIONS, MOST, f"{name}: as wrk saw them")
     else:
         check(killed, f"{name}: workers were killed")

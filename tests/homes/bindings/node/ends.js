@@ -33,7 +33,7 @@ const JOBS = {
         }
         setTimeout(() => parentPort.postMessage("ready"), 5);
     },
-    // Has calls under way when it is ended.
+    // Has calls in progress when it is ended.
     calls({ redis }) {
         const { Store } = require("weir");
         const store = new Store(redis);
@@ -115,7 +115,7 @@ if (!isMainThread) {
         const now = child(`${pending} process.exit(7);`);
         same([now.code, now.err], [7, ""], "process.exit with promises pending");
         const later = child(`${pending} setTimeout(() => process.exit(8), 50);`);
-        same([later.code, later.err], [8, ""], "process.exit while calls are under way");
+        same([later.code, later.err], [8, ""], "process.exit while calls are in progress");
         const thrown = child(`${pending} setTimeout(() => { throw new Error("boom"); }, 20);`);
         check(thrown.code === 1 && thrown.err.includes("boom"), `an error that nobody catches: ${thrown.code} ${thrown.signal} ${thrown.err.slice(-200)}`);
         const over = child(`const store = new Store(url); store.take("a", "token-bucket 1/s"); console.log("end");`);
@@ -124,7 +124,7 @@ if (!isMainThread) {
         same([far.code, far.out, far.err], [0, "true false", ""], "nor an open redis:// store, but its calls do");
         const closed = child(`const store = new Store(redis); const all = []; for (let i = 0; i < 300; i++) all.push(store.take("b" + i, "token-bucket 1/s").then((d) => d.allowed, (e) => e.code));
             store.close().then(async () => { const seen = await Promise.all(all); console.log(seen.filter((one) => one === true).length, store.closed); });`);
-        same([closed.code, closed.out, closed.err], [0, "300 true", ""], "close lets calls that are under way end");
+        same([closed.code, closed.out, closed.err], [0, "300 true", ""], "close lets calls that are in progress end");
         const unhandled = child(`const store = new Store("redis://127.0.0.1:1?fail=closed"); store.reset("a").catch((error) => console.log(error.code));`);
         same([unhandled.code, unhandled.out, unhandled.err], [0, "EUNREACHABLE", ""], "a server that is not there");
         const bad = child(`Store.open("redis://127.0.0.1:1?deadlin=5").catch((error) => console.log(error.code, error instanceof errors.EURL)); const store = new Store("redis://x?deadlin=5");

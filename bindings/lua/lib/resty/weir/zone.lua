@@ -63,15 +63,20 @@ local function reopened(self, code)
     return true
 end
 
+-- A function of the library, once more if its zone was replaced.
+local function call(self, name, ...)
+    local code = C[name](self.handle, ...)
+    if reopened(self, code) then
+        code = C[name](self.handle, ...)
+    end
+    return code
+end
+
 -- ---- one key ----
 
 local function ask(self, verb, prepared, n)
     failure.code = 0
-    local code = C[verb](self.handle, prepared, n, one)
-    if reopened(self, code) then
-        code = C[verb](self.handle, prepared, n, one)
-    end
-    return code
+    return call(self, verb, prepared, n, one)
 end
 
 -- take, peek and acquire with options.
@@ -152,10 +157,7 @@ local function lease_verb(self, verb, key, given, lease)
     if not id then
         return nil, wrong, "EINVAL"
     end
-    local code = C[verb](self.handle, key, #key, limit, id, failure)
-    if reopened(self, code) then
-        code = C[verb](self.handle, key, #key, limit, id, failure)
-    end
+    local code = call(self, verb, key, #key, limit, id, failure)
     if code ~= 0 then
         return failed(code)
     end
@@ -182,10 +184,7 @@ function methods:settle(key, given, receipt, actual)
     if not limit then
         return nil, err, name
     end
-    local code = C.weir_settle_n(self.handle, key, #key, limit, receipt, actual, failure)
-    if reopened(self, code) then
-        code = C.weir_settle_n(self.handle, key, #key, limit, receipt, actual, failure)
-    end
+    local code = call(self, "weir_settle_n", key, #key, limit, receipt, actual, failure)
     if code == ESETTLED then
         return true, "before"
     elseif code ~= 0 then
@@ -200,10 +199,7 @@ function methods:reset(key)
     if not good then
         return nil, wrong, "EINVAL"
     end
-    local code = C.weir_reset_n(self.handle, key, #key, failure)
-    if reopened(self, code) then
-        code = C.weir_reset_n(self.handle, key, #key, failure)
-    end
+    local code = call(self, "weir_reset_n", key, #key, failure)
     if code ~= 0 then
         return failed(code)
     end
@@ -260,10 +256,7 @@ function methods:take_many(list)
     if n > many_room then
         many_rets, many_room = ffi.new("weir_decision[?]", n), n
     end
-    local code = C.weir_take_many(self.handle, prepared, n, many_rets)
-    if reopened(self, code) then
-        C.weir_take_many(self.handle, prepared, n, many_rets)
-    end
+    call(self, "weir_take_many", prepared, n, many_rets)
     requests.done()
     local answers = {}
     for i = 1, n do
