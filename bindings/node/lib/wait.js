@@ -129,19 +129,19 @@ class Waiting {
         const name = nameOf(wait.request);
         let queue = this.#queues.get(name);
         const inQueue = wait.leftUs() > 0;
-        if (inQueue && queue) {
-            const now = await this.#verbs.peek(wait.request, 0);
-            if (now.never)
-                return now;
-            queue = this.#queues.get(name); // it may have ended meanwhile
-        }
-        if (inQueue) {
+        const isFirst = !queue;
+        if (inQueue) { // before anything is awaited: so the order is that of the calls
             if (!queue)
                 this.#queues.set(name, queue = []);
             queue.push(wait);
         }
         let decision;
         try {
+            if (inQueue && !isFirst) {
+                const now = await this.#verbs.peek(wait.request, 0);
+                if (now.never)
+                    return now;
+            }
             while (inQueue && queue[0] !== wait && wait.leftUs() > 0 && !wait.error)
                 await this.#doze(wait);
             decision = await this.#ask(wait);

@@ -68,15 +68,16 @@ async function slots() {
     const denied = await failsWith(store.slot(key, limit), "EDENIED", "no slot", "a third");
     check(denied.decision && denied.decision.allowed === false && denied instanceof errors.EDENIED, "a denial has its decision");
     const order = [];
-    const waiting = [0, 1, 2].map((turn) => store.slot(key, limit, async (slot) => {
+    const turns = Array.from({ length: 24 }, (_, i) => i);
+    const waiting = turns.map((turn) => store.slot(key, limit, async (slot) => {
         order.push(turn);
-        await new Promise((resolve) => setTimeout(resolve, 5));
+        await new Promise((resolve) => setTimeout(resolve, 1));
         return slot.lease > 0 && turn;
     }, { waitMs: Infinity }));
     check(!await settled(waiting[0]), "it waits");
     same([await first.release(), await first.release()], [true, false], "released once");
-    same(await Promise.all(waiting), [0, 1, 2], "a release serves those who wait");
-    same(order, [0, 1, 2], "in their order");
+    same(await Promise.all(waiting), turns, "a release serves those who wait");
+    same(order, turns, "in their order");
     await second.release();
     same((await store.peek(key, limit, 0)).remaining, 2, "all are back");
     const bytes = Buffer.from(fresh());
