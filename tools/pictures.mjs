@@ -2,11 +2,11 @@
 /*
  * Makes the pictures of README and manuals from the running program, light and dark, into docs/images.
  *
- *     tools/pictures.mjs [edge|kinds|report|dashboard]      WEIR=build/weir
+ *     tools/pictures.mjs [edge|kinds|suggest|dashboard]      WEIR=build/weir
  *
  * edge: `weir replay` decides the same requests around a full hour under two limits; the bars count its decisions.
  * kinds: `weir replay` decides the same two minutes under four kinds of limit.
- * report: the page of `weir replay --report` about examples/access.log.gz, in Chromium.
+ * suggest: the page of `weir suggest --report` about examples/access.log.gz, in Chromium.
  * dashboard: the page of `weir serve --demo-load` in Chromium, after it has run for a while.
  */
 import { execFileSync, spawn } from "node:child_process";
@@ -164,18 +164,17 @@ function kinds() {
 
 /* ---- the report of a log ---- */
 
-async function report() {
+async function suggest() {
   const { launch } = await import("../tests/homes/web/harness.mjs");
   const folder = mkdtempSync(path.join(tmpdir(), "weir-pictures-"));
   const browser = await launch();
   try {
     const page = path.join(folder, "report.html");
-    execFileSync(weir, ["replay", "--limit", "second=token-bucket 1/s burst 20", "--limit", "hour=fixed-window 500/h",
-      "--report", page, "examples/access.log.gz"], { cwd: root });
+    execFileSync(weir, ["suggest", "--report", page, "examples/access.log.gz"], { cwd: root });
     for (const theme of ["light", "dark"]) {
-      const view = await browser.newPage({ viewport: { width: 1000, height: 860 }, colorScheme: theme, deviceScaleFactor: 1 });
+      const view = await browser.newPage({ viewport: { width: 1000, height: 644 }, colorScheme: theme, deviceScaleFactor: 1 });
       await view.goto(`file://${page}`);
-      await view.screenshot({ path: path.join(images, `report-${theme}.png`) });
+      await view.screenshot({ path: path.join(images, `suggest-${theme}.png`) });
     }
   } finally {
     await browser.close();
@@ -210,7 +209,7 @@ async function dashboard() {
   try {
     const pages = [];
     for (const theme of ["light", "dark"]) {
-      const page = await browser.newPage({ viewport: { width: 1240, height: 800 }, colorScheme: theme, deviceScaleFactor: 1 });
+      const page = await browser.newPage({ viewport: { width: 1240, height: 800 }, colorScheme: theme, locale: "en-US", deviceScaleFactor: 1 });
       await page.goto(server.base);
       pages.push([theme, page]);
     }
@@ -229,5 +228,5 @@ mkdirSync(images, { recursive: true });
 const wanted = process.argv[2];
 if (!wanted || wanted === "edge") edge();
 if (!wanted || wanted === "kinds") kinds();
-if (!wanted || wanted === "report") await report();
+if (!wanted || wanted === "suggest") await suggest();
 if (!wanted || wanted === "dashboard") await dashboard();

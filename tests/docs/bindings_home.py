@@ -30,11 +30,14 @@ def node_modules(scratch):
     """Modules are looked for beside the page, not by an environment: weir, and the packages that its manual uses."""
     from lib import node_binding
     folder = scratch.path / "node_modules"
-    if folder.exists():
+    if folder.is_dir() and not folder.is_symlink():
         return
+    clients = list(folder.resolve().iterdir()) if folder.is_symlink() else []  # redis_home has been here
+    folder.unlink(missing_ok=True)
     folder.mkdir()
-    for path in [*node_binding.packages().iterdir(), node_binding.folder() / "node_modules" / "weir"]:
-        (folder / path.name).symlink_to(path)
+    found = [*clients, *node_binding.packages().iterdir(), node_binding.folder() / "node_modules" / "weir"]
+    for name, path in {path.name: path for path in found}.items():
+        (folder / name).symlink_to(path)
 
 
 ENVIRONMENTS = [python_environment]  # functions: the page's path to {name: value}
