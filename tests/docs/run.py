@@ -3,7 +3,8 @@
 
     tests/docs/run.py [NAME …]     only files and checks whose name contains one of these
 
-Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and the README.md of examples and bindings, by their tag:
+Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md, the README.md of examples and bindings, and of the pages in Chinese
+(README.zh-CN.md, docs/zh/*.md), by their tag:
   sh            run by sh in a scratch folder that looks like the repository after `make`, with the command
                 on PATH and a state folder of its own; the blocks of one page share it, in order. The last
                 exit status must be 0, or N if the tag is `sh exit=N`.
@@ -28,7 +29,7 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and the README.md of exam
   sh nginx      with a real nginx that runs the page's last nginx block, on what the page calls port 8080.
   text, csv, java, mermaid    to be read only. There is no block without a tag.
 
-Also: links lead somewhere, the man pages render without a warning, the commands and options of `weir --help`
+Also: links, anchors and pictures are there, the man pages render without a warning, the commands and options of `weir --help`
 and those in docs/CLI.md and weir.1 are the same, every function of weir.h and every limit is described.
 """
 import os
@@ -103,11 +104,11 @@ def wanted(name):
     return not chosen or any(word in name for word in chosen)
 
 
-def pages():
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
-             ROOT / "examples/README.md", ROOT / "examples/redis/README.md", ROOT / "examples/server/README.md",
+def pages(every=False):
+    found = [ROOT / "README.md", ROOT / "README.zh-CN.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+             *sorted((ROOT / "docs/zh").glob("*.md")), ROOT / "examples/README.md", ROOT / "examples/redis/README.md", ROOT / "examples/server/README.md",
              ROOT / "bench/README.md", *sorted((ROOT / "bindings").glob("*/README.md"))]
-    return [page for page in found if page.exists() and wanted(str(page.relative_to(ROOT)))]
+    return [page for page in found if page.exists() and (every or wanted(str(page.relative_to(ROOT))))]
 
 
 # ---- blocks ----
@@ -374,32 +375,79 @@ def check_pages():
             report(f"{page.relative_to(ROOT)}: its servers end well", problem)
 
 
-# ---- links ----
+# ---- links, anchors, pictures ----
+
+IMAGES = ROOT / "docs/images"
+OUTSIDE = re.compile(r"^[a-z][a-z0-9+.-]*:|^//")  # another host: not ours to check
+
+
+def prose(page):
+    """A page without its fenced blocks and its spans of code."""
+    text = re.sub(r"(?ms)^ {0,3}(```+).*?^ {0,3}\1", "", page.read_text(encoding="utf-8"))
+    return re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", lambda span: "" if "](" in span[0] or "<" in span[0] else span[0], text)
+
 
 def anchors_of(page):
-    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
-    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
-            for title in re.findall(r"(?m)^#+ +(.*?) *$", text)}
+    """As GitHub makes them of headings, a second one of a name with -1; and those that the page writes itself."""
+    seen, found = {}, set(re.findall(r'<[a-z]+ [^>]*\b(?:id|name)="([^"]+)"', prose(page)))
+    for title in re.findall(r"(?m)^#+ +(.*?) *#*$", prose(page)):
+        title = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        name = re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
+        count = seen[name] = seen.get(name, -1) + 1
+        found.add(f"{name}-{count}" if count else name)
+    return found
+
+
+def targets_of(page):
+    """(links, pictures) of a page, as they are written."""
+    text = prose(page)
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)\s]+)", text) + re.findall(r'<img [^>]*\bsrc="([^"]+)"', text)
+    for listed in re.findall(r'\bsrcset="([^"]+)"', text):
+        pictures += [one.split()[0] for one in listed.split(",")]
+    links = re.findall(r"(?<!!)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)", text) + re.findall(r'<a [^>]*\bhref="([^"]+)"', text)
+    links += re.findall(r"(?m)^\[[^\]]+\]: +(\S+)", text)
+    return links, pictures
 
 
 def broken_links(page):
-    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
     broken = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if re.match(r"^[a-z]+:", target):
-            continue
+    links, pictures = targets_of(page)
+    for target in [link for link in links if not OUTSIDE.match(link)]:
         path, _, anchor = target.partition("#")
         there = (page.parent / path).resolve() if path else page
-        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors_of(there)):
-            broken.append(target)
+        if not there.exists():
+            broken.append(f"{target}: there is no such file")
+        elif anchor and there.suffix == ".md" and anchor not in anchors_of(there):
+            broken.append(f"{target}: there is no such heading")
+    for target in pictures:
+        there = (page.parent / target).resolve()
+        if OUTSIDE.match(target) or there.parent != IMAGES or not there.is_file():
+            broken.append(f"{target}: not a picture of docs/images")
     return broken
 
 
+def check_picture(path, used):
+    """None, or what is wrong with a file of docs/images."""
+    head = path.read_bytes()[:400]
+    kinds = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<svg "}
+    if path.suffix not in kinds or not head.startswith(kinds[path.suffix]):
+        return "neither a PNG nor an SVG"
+    light, dark = path.name.replace("-dark.", "-light."), path.name.replace("-light.", "-dark.")
+    if light == dark or not (IMAGES / light).is_file() or not (IMAGES / dark).is_file():
+        return "a picture has two files, NAME-light and NAME-dark"
+    return None if path in used else "no page shows it"
+
+
 def check_links():
-    for page in [*pages(), ROOT / "CHANGELOG.md"]:
-        if page.exists() and wanted("links"):
-            broken = broken_links(page)
-            report(f"{page.relative_to(ROOT)}: its links lead somewhere", "\n".join(broken) if broken else None)
+    if not wanted("links"):
+        return
+    every = [*pages(True), ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]
+    for page in every:
+        broken = broken_links(page)
+        report(f"{page.relative_to(ROOT)}: its links, anchors and pictures are there", "\n".join(broken) if broken else None)
+    used = {(page.parent / picture).resolve() for page in every for picture in targets_of(page)[1]}
+    for path in sorted(IMAGES.iterdir()):
+        report(f"docs/images/{path.name} is a picture that a page shows", check_picture(path, used))
 
 
 # ---- man pages ----
