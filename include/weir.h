@@ -333,7 +333,8 @@ typedef struct weir_decision {
     uint8_t receipt[5];     /* weir_receipt's own: the id it has given */
     int32_t code;           /* weir_take_many: 0, or why this request was not decided */
     bool full;              /* servers only: denied because the store has no room, not by a limit */
-    uint8_t spare_bytes[3];
+    bool local;             /* decided from a slice, or by a denial that is still known: no call */
+    uint8_t spare_bytes[2];
     int64_t granted; /* what the caller may use: the cost, or less with `least`; 0 if denied */
     uint64_t spare[1];
 } weir_decision;

@@ -66,6 +66,15 @@ static inline int64_t weir__mono_us(void)
     return weir__mono_ns() / 1000;
 }
 
+/* CLOCK_BOOTTIME: as the monotonic clock, but it also counts while the machine is suspended. For
+ * what must end here no later than elsewhere. */
+static inline int64_t weir__boot_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 /* Sleeps at least that long; signals do not cut it short. */
 void weir__clock_sleep_us(int64_t microseconds);
 

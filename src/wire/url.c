@@ -7,6 +7,7 @@
 
 #include "base/duration.h"
 #include "base/span.h"
+#include "limit/limit.h"
 #include "store/region.h"
 
 #include <arpa/inet.h>
@@ -277,6 +278,9 @@ static int url_take_path(struct url_reader *reader, const char *part, size_t len
 
 #define PREFIX "weir:"
 #define DEADLINE_US 50000
+#define SLICE_LIFE_US 1000000
+#define SLICE_LIFE_MIN_US 10000
+#define SLICE_LIFE_MAX_US 5000000 /* half of a peer's lease */
 #define SIZE (UINT64_C(16) << 20)
 #define PEERS_MAX 1000000 /* a limit shared by more is not a limit */
 
@@ -354,6 +358,40 @@ static int url_take_peers(struct url_reader *reader, const struct url_option *op
     return 0;
 }
 
+/* More than half withheld would leave less for everybody than for the slices. The percent sign may
+ * be encoded: some tools insist. */
+static int url_take_slices(struct url_reader *reader, const struct url_option *option,
+                           const char *value, size_t len)
+{
+    uint32_t share;
+    bool encoded = len > 3 && !memcmp(value + len - 3, "%25", 3);
+    size_t used = encoded ? len - 2 : len;
+    const char *why = weir__share_read((struct weir__span){value, used}, &share);
+    if (!why && share > WEIR__SHARE_WHOLE / 2)
+        why = "slices are at most 50%";
+    if (why)
+        return url_fail(reader, value, "invalid %s \"%s\": expected a percentage like 5%%: %s",
+                        option->name, url_quote(reader, value, len).text, why);
+    reader->url->slices = share;
+    return 0;
+}
+
+static int url_take_slice_life(struct url_reader *reader, const struct url_option *option,
+                               const char *value, size_t len)
+{
+    const char *why = "something follows the duration";
+    int64_t life_us = 0;
+    if (weir__duration_parse(value, len, &life_us, &why) == len && len > 0) {
+        if (life_us >= SLICE_LIFE_MIN_US && life_us <= SLICE_LIFE_MAX_US) {
+            reader->url->slice_life_us = life_us;
+            return 0;
+        }
+        why = "it is from 10ms to 5s";
+    }
+    return url_fail(reader, value, "invalid %s \"%s\": expected a duration like 1s: %s",
+                    option->name, url_quote(reader, value, len).text, why);
+}
+
 /* As a memory: store reads its own, since the local fallback is one. */
 static int url_take_size(struct url_reader *reader, const struct url_option *option,
                          const char *value, size_t len)
@@ -400,6 +438,8 @@ static const struct url_option url_options[] = {
     {"deadline", url_take_deadline, 0, 0, NULL, false},
     CHOICE("fail", fail, weir__redis_fail_names, false),
     {"peers", url_take_peers, 0, 0, NULL, false},
+    {"slices", url_take_slices, 0, 0, NULL, false},
+    {"slice-life", url_take_slice_life, 0, 0, NULL, false},
     {"size", url_take_size, 0, 0, NULL, false},
     CHOICE("engine", engine, url_engine_names, false),
     {"db", url_take_db, 0, 0, NULL, false},
@@ -411,7 +451,9 @@ static const struct url_option url_options[] = {
 };
 
 #define NAMES                                                                                      \
-    "prefix, deadline, fail, peers, size, engine, db, password-file, ca, cert, key and verify"
+    "prefix, deadline, fail, peers, slices, slice-life, size, engine, db, password-file, ca, "     \
+    "cert, "                                                                                       \
+    "key and verify"
 
 static int url_take_option(struct url_reader *reader, const char *text, size_t len)
 {
@@ -462,6 +504,7 @@ static void url_option_defaults(struct weir__redis_url *url)
     memcpy(url->prefix, PREFIX, sizeof PREFIX);
     url->deadline_us = DEADLINE_US;
     url->peers = 1;
+    url->slice_life_us = SLICE_LIFE_US;
     url->size = SIZE;
     url->verify = true;
 }
@@ -502,6 +545,14 @@ static void url_put_options(struct weir__buffer *buffer, const struct weir__redi
     if (url->peers != 1) {
         url_put_name(buffer, "peers", &mark);
         weir__put_int(buffer, url->peers);
+    }
+    if (url->slices) {
+        url_put_name(buffer, "slices", &mark);
+        weir__put_share(buffer, url->slices);
+    }
+    if (url->slice_life_us != SLICE_LIFE_US) {
+        url_put_name(buffer, "slice-life", &mark);
+        weir__put_duration(buffer, url->slice_life_us, false);
     }
     if (url->size != SIZE) {
         url_put_name(buffer, "size", &mark);

@@ -62,6 +62,8 @@ struct weir__redis_url {
     int64_t deadline_us;        /* for an answer; deadline=, 50ms */
     enum weir__redis_fail fail; /* fail=local, the default, open or closed */
     int32_t peers;              /* how many share a limit while each is on its own; peers=, 1 */
+    uint32_t slices;            /* of a limit's size, in millionths; slices=, 0: none */
+    int64_t slice_life_us;      /* slice-life=, 1s */
     uint64_t size;              /* bytes of the local fallback's zone; size=, 16m */
     enum weir__redis_engine engine; /* engine=auto, the default, module, lua or function */
     char ca[1024];                  /* TLS: ca=, a file; empty: the system's */

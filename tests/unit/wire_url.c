@@ -135,6 +135,9 @@ static void test_options(void)
     reads("rediss://h?verify=yes", "rediss://h:6379/0");
     CHECK(url.tls && url.verify);
     reads("redis://h?peers=2&", "redis://h:6379/0?peers=2");
+    reads("redis://h?slices=5%&peers=10&slice-life=1s", "redis://h:6379/0?peers=10&slices=5%");
+    reads("redis://h?slices=12.5%25&slice-life=500ms",
+          "redis://h:6379/0?slices=12.5%&slice-life=500ms");
     reads("redis://h?deadline=ms", "redis://h:6379/0?deadline=1ms");
 }
 
@@ -194,7 +197,8 @@ static void test_refused_addresses(void)
 }
 
 #define OPTIONS                                                                                    \
-    ": expected one of prefix, deadline, fail, peers, size, engine, db, password-file, ca, cert, " \
+    ": expected one of prefix, deadline, fail, peers, slices, slice-life, size, engine, db, "      \
+    "password-file, ca, cert, "                                                                    \
     "key and verify"
 
 static void test_refused_options(void)
@@ -204,6 +208,19 @@ static void test_refused_options(void)
     refuses("redis://h?=1", 11, "unknown option \"\"" OPTIONS);
     refuses("redis://h?peers", 11, "option peers has no value; write peers=");
     refuses("redis://h?peers=1&peers=1", 19, "option peers is given twice; leave one out");
+    refuses("redis://h?slices=5", 18,
+            "invalid slices \"5\": expected a percentage like 5%: a share needs its percent sign, "
+            "like 50%");
+    refuses("redis://h?slices=51%", 18,
+            "invalid slices \"51%\": expected a percentage like 5%: slices are at most 50%");
+    refuses("redis://h?slices=%25", 18,
+            "invalid slices \"%25\": expected a percentage like 5%: expected a percentage like 50% "
+            "or 12.5%");
+    refuses("redis://h?slice-life=6s", 22,
+            "invalid slice-life \"6s\": expected a duration like 1s: it is from 10ms to 5s");
+    refuses("redis://h?slice-life=1s1", 22,
+            "invalid slice-life \"1s1\": expected a duration like 1s: a duration needs a unit: us, "
+            "ms, s, m, h, d or w");
     refuses("redis://h?peers=0", 17, "invalid peers \"0\": expected a number from 1 to 1000000");
     refuses("redis://h?peers=x", 17, "invalid peers \"x\": expected a number from 1 to 1000000");
     refuses("redis://h?fail=never", 16, "invalid fail \"never\": expected local, open or closed");

@@ -1,0 +1,395 @@
+/* See pool.h. */
+#include "remote/pool.h"
+
+#include "base/hash.h"
+#include "base/random.h"
+
+#include <string.h>
+
+#define HOT 4       /* requests within half a life */
+#define INTERVALS 4 /* of a life, for what is wanted */
+
+/* ---- terms ---- */
+
+static bool slice_kind(const struct weir__rule *rule)
+{
+    switch ((enum weir__kind)rule->kind) {
+    case WEIR__TOKEN_BUCKET:
+    case WEIR__STEPPED:
+    case WEIR__FIXED_WINDOW:
+    case WEIR__FROM_FIRST:
+    case WEIR__CALENDAR:
+    case WEIR__SLIDING_LOG:
+    case WEIR__SLIDING_WINDOW:
+    case WEIR__SLIDING_COUNTER:
+        return true;
+    case WEIR__LEAKY_BUCKET:
+        return rule->flags & WEIR__NODELAY;
+    case WEIR__SMOOTH:
+    case WEIR__WARMUP:
+    case WEIR__CONCURRENT:
+    case WEIR__KIND_COUNT:
+        break;
+    }
+    return false;
+}
+
+bool weir__slice_terms(const struct weir__slicing *slicing, const struct weir__rule *rule,
+                       struct weir__slice_terms *ret)
+{
+    if (slicing->share == 0 || !slice_kind(rule))
+        return false;
+    int64_t size = weir__algorithm_of(rule)->most(rule);
+    int64_t part = size * slicing->share / WEIR__SHARE_WHOLE;
+    *ret = (struct weir__slice_terms){.size = size,
+                                      .withheld = weir__algorithm_of(rule)->fixed_end ? 0 : part,
+                                      .most = part / slicing->peers};
+    return ret->most >= 2;
+}
+
+void weir__rule_withhold(struct weir__rule *rule, int64_t less)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    assert(slice_kind(rule) && less >= 0 && less < algorithm->most(rule));
+    if (algorithm->shape == WEIR__SHAPE_DEBT)
+        rule->burst -= less;
+    else
+        rule->count -= less;
+    weir__rule_derive(rule);
+}
+
+/* ---- what is wanted ---- */
+
+static void pool_turn(struct weir__pool *pool, const struct weir__pool_now *now)
+{
+    int64_t length = weir__max(1, now->life_us / INTERVALS);
+    int64_t past = now->now_us - pool->since_us;
+    if (WEIR__LIKELY(past < length))
+        return;
+    pool->wanted_before = past < 2 * length ? pool->wanted : 0;
+    pool->takes_before = past < 2 * length ? pool->takes : 0;
+    pool->wanted = 0;
+    pool->takes = 0;
+    pool->since_us = now->now_us;
+}
+
+static bool pool_is_hot(const struct weir__pool *pool)
+{
+    return pool->takes + pool->takes_before >= HOT;
+}
+
+/* What half a life will want, as far as can be seen. */
+static int64_t pool_demand(const struct weir__pool *pool)
+{
+    return weir__min(pool->most, 2 * weir__max(pool->wanted, pool->wanted_before));
+}
+
+/* ---- grants ---- */
+
+int64_t weir__pool_held(const struct weir__pool *pool, int64_t now_us)
+{
+    int64_t held = 0;
+    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++)
+        held += now_us < pool->grants[i].end_us ? pool->grants[i].left : 0;
+    return held;
+}
+
+/* The grant to spend first: the one that ends first. */
+static struct weir__grant *pool_first(struct weir__pool *pool, int64_t now_us)
+{
+    struct weir__grant *first = NULL;
+    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++) {
+        struct weir__grant *grant = &pool->grants[i];
+        if (grant->left > 0 && now_us < grant->end_us && (!first || grant->end_us < first->end_us))
+            first = grant;
+    }
+    return first;
+}
+
+static struct weir__grant *pool_free_grant(struct weir__pool *pool)
+{
+    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++) {
+        if (pool->grants[i].left == 0)
+            return &pool->grants[i];
+    }
+    return NULL;
+}
+
+/* ---- spending ---- */
+
+static bool pool_may_ask(const struct weir__pool *pool, const struct weir__pool_now *now)
+{
+    return now->slot_us - now->now_us >= now->life_us / 2 &&
+           (pool->asked == 0 || now->now_us >= pool->asked_until_us);
+}
+
+static weir_decision pool_row(const struct weir__pool *pool, const struct weir__pool_now *now,
+                              int64_t held)
+{
+    return (weir_decision){.limit = pool->size,
+                           .remaining = weir__min(pool->size, weir__max(0, pool->remaining) + held),
+                           .reset_after_us = weir__max(0, pool->reset_us - now->now_us),
+                           .time_us =
+                               pool->said_time_us + weir__max(0, now->now_us - pool->said_us),
+                           .local = true};
+}
+
+/* A receipt names the oldest charge that it was spent from: a refund of it is never too large. */
+static void pool_take(struct weir__pool *pool, const struct weir__pool_now *now, int64_t cost,
+                      int64_t held, weir_decision *ret)
+{
+    int64_t time_us = INT64_MAX;
+    *ret = pool_row(pool, now, held - cost);
+    for (int64_t need = cost; need > 0;) {
+        struct weir__grant *grant = pool_first(pool, now->now_us);
+        assert(grant);
+        int64_t part = weir__min(need, grant->left);
+        grant->left -= part;
+        need -= part;
+        time_us = weir__min(time_us, grant->time_us);
+    }
+    ret->time_us = time_us;
+    ret->allowed = true;
+    ret->charged = ret->granted = cost;
+}
+
+enum weir__spend weir__pool_spend(struct weir__pool *pool, const struct weir__pool_now *now,
+                                  int64_t cost, weir_decision *ret, bool *ret_refill)
+{
+    assert(cost >= 1);
+    *ret_refill = false;
+    pool_turn(pool, now);
+    pool->wanted = weir__min(WEIR_COST_MAX, pool->wanted + cost);
+    pool->takes += pool->takes < UINT32_MAX / 2;
+    if (cost > pool->most)
+        return WEIR__SPEND_ASK;
+    int64_t held = weir__pool_held(pool, now->now_us);
+    bool denied = now->now_us < pool->denied_until_us;
+    bool asks = pool_is_hot(pool) && pool_may_ask(pool, now);
+    if (held >= cost) {
+        pool_take(pool, now, cost, held, ret);
+        *ret_refill = asks && !denied && !pool->queued && held - cost <= pool_demand(pool) / 2;
+        return WEIR__SPEND_LOCAL;
+    }
+    if (denied && cost - held <= pool->denied_least) {
+        *ret = pool_row(pool, now, held);
+        ret->retry_after_us = weir__max(1, pool->retry_us - now->now_us);
+        return WEIR__SPEND_DENIED;
+    }
+    if (denied || !pool_is_hot(pool))
+        return WEIR__SPEND_ASK;
+    if (pool->asked > 0 && now->now_us < pool->asked_until_us)
+        return WEIR__SPEND_JOIN;
+    return asks && pool_free_grant(pool) ? WEIR__SPEND_REFILL : WEIR__SPEND_ASK;
+}
+
+/* ---- calls ---- */
+
+bool weir__pool_ask(struct weir__pool *pool, const struct weir__pool_now *now, int64_t need,
+                    int64_t deadline_us, struct weir__pool_call *ret)
+{
+    int64_t room = pool->most - weir__pool_held(pool, now->now_us);
+    int64_t cost = weir__min(room, weir__max(need, pool_demand(pool)));
+    pool->queued = false;
+    if (cost < weir__max(1, need) || !pool_may_ask(pool, now) || !pool_free_grant(pool))
+        return false;
+    if (need == 0 && now->now_us < pool->denied_until_us)
+        return false;
+    pool->asked = cost;
+    pool->asked_least = weir__max(need, weir__div_up(cost, 2));
+    pool->asked_until_us = deadline_us;
+    pool->serial++;
+    *ret = (struct weir__pool_call){
+        .cost = cost, .least = pool->asked_least, .sent_us = now->now_us, .serial = pool->serial};
+    return true;
+}
+
+static bool pool_is_asked(const struct weir__pool *pool, const struct weir__pool_call *call)
+{
+    return pool->asked > 0 && pool->serial == call->serial;
+}
+
+/* The last word of Redis about this state. */
+static void pool_note(struct weir__pool *pool, const struct weir__pool_now *now,
+                      const weir_decision *row)
+{
+    pool->said_us = now->now_us;
+    pool->said_time_us = row->time_us;
+    pool->remaining = row->remaining;
+    pool->reset_us = now->now_us + weir__max(0, row->reset_after_us);
+}
+
+static void pool_put(struct weir__pool *pool, const struct weir__pool_now *now,
+                     const struct weir__pool_call *call, const weir_decision *row)
+{
+    struct weir__grant *grant = pool_free_grant(pool);
+    bool fixed = weir__algorithm_of(&pool->rule)->fixed_end;
+    int64_t window_us = fixed ? call->sent_us + row->reset_after_us : INT64_MAX;
+    int64_t end_us = weir__min(call->sent_us + now->life_us, now->slot_us);
+    assert(grant && row->granted <= call->cost);
+    *grant = (struct weir__grant){.left = row->granted,
+                                  .end_us = weir__min(end_us, window_us),
+                                  .window_us = window_us,
+                                  .time_us = row->time_us};
+    pool->denied_until_us = 0;
+}
+
+static void pool_deny(struct weir__pool *pool, const struct weir__pool_now *now,
+                      const weir_decision *row)
+{
+    int64_t retry_us = row->retry_after_us == WEIR_NEVER ? now->life_us : row->retry_after_us;
+    pool->denied_least = pool->asked_least;
+    pool->retry_us = now->now_us + retry_us;
+    pool->denied_until_us = now->now_us + weir__min(retry_us, now->life_us);
+}
+
+bool weir__pool_answer(struct weir__pool *pool, const struct weir__pool_now *now,
+                       const struct weir__pool_call *call, const weir_decision *row)
+{
+    if (!pool_is_asked(pool, call) || now->now_us >= pool->asked_until_us)
+        return false;
+    pool_note(pool, now, row);
+    if (row->allowed)
+        pool_put(pool, now, call, row);
+    else
+        pool_deny(pool, now, row);
+    pool->asked = 0;
+    assert(weir__pool_held(pool, now->now_us) <= pool->most);
+    return true;
+}
+
+void weir__pool_lose(struct weir__pool *pool, const struct weir__pool_call *call)
+{
+    if (pool_is_asked(pool, call))
+        pool->asked = 0;
+}
+
+void weir__pool_hear(struct weir__pool *pool, const struct weir__pool_now *now,
+                     const weir_decision *row)
+{
+    pool_note(pool, now, row);
+}
+
+void weir__pool_forgive(struct weir__pool *pool)
+{
+    pool->denied_until_us = 0;
+}
+
+/* ---- giving back ---- */
+
+bool weir__pool_give_back(struct weir__pool *pool, const struct weir__pool_now *now, bool all,
+                          struct weir__pool_return *ret)
+{
+    pool_turn(pool, now);
+    bool cold = pool->takes == 0 && pool->takes_before == 0;
+    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++) {
+        struct weir__grant *grant = &pool->grants[i];
+        if (grant->left == 0 || !(all || cold || now->now_us >= grant->end_us))
+            continue;
+        bool over = now->now_us >= grant->window_us;
+        *ret = (struct weir__pool_return){.left = over ? 0 : grant->left,
+                                          .lost = over ? grant->left : 0,
+                                          .time_us = grant->time_us};
+        grant->left = 0;
+        return true;
+    }
+    return false;
+}
+
+/* ---- tables ---- */
+
+size_t weir__pools_size(uint32_t sets)
+{
+    return sizeof(struct weir__pools) + (size_t)sets * WEIR__POOLS_WAYS * sizeof(struct weir__pool);
+}
+
+int weir__pools_init(struct weir__pools *pools, uint32_t sets)
+{
+    assert(sets > 0 && (sets & (sets - 1)) == 0);
+    memset(pools, 0, weir__pools_size(sets));
+    pools->sets = sets;
+    return weir__random_bytes(pools->secret, sizeof pools->secret) ? WEIR_ESYSTEM : 0;
+}
+
+void weir__pools_tag(const struct weir__pools *pools, weir_key key, const struct weir__rule *rule,
+                     uint64_t ret[2])
+{
+    struct {
+        uint64_t key[2];
+        int64_t kind, period_us, distinct;
+    } state = {.kind = rule->kind, .period_us = rule->period_us, .distinct = weir__distinct(rule)};
+    weir__hash(pools->secret, key.data, key.len, state.key);
+    weir__hash(pools->secret, &state, sizeof state, ret);
+    ret[0] |= ret[0] == 0 && ret[1] == 0; /* both 0 is a free place */
+}
+
+struct weir__pool *weir__pools_set(struct weir__pools *pools, const uint64_t tag[2])
+{
+    return &pools->pools[(tag[1] & (pools->sets - 1)) * WEIR__POOLS_WAYS];
+}
+
+static bool pool_is_idle(const struct weir__pool *pool, int64_t now_us)
+{
+    if (pool->queued || (pool->asked > 0 && now_us < pool->asked_until_us))
+        return false;
+    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++) {
+        if (pool->grants[i].left > 0)
+            return false;
+    }
+    return true;
+}
+
+static void pool_begin(struct weir__pool *pool, const uint64_t tag[2], weir_key key,
+                       const struct weir__rule *rule, const struct weir__slice_terms *terms,
+                       int64_t now_us)
+{
+    uint32_t serial = pool->serial; /* goes on, so that no late answer fits */
+    *pool = (struct weir__pool){.tag = {tag[0], tag[1]},
+                                .most = terms->most,
+                                .since_us = now_us,
+                                .serial = serial + 1,
+                                .withheld = terms->withheld,
+                                .size = terms->size,
+                                .rule = *rule,
+                                .key_len = (uint32_t)key.len};
+    memcpy(pool->key, key.data, key.len);
+}
+
+static struct weir__pool *pools_find(struct weir__pool *set, const uint64_t tag[2])
+{
+    for (size_t i = 0; i < WEIR__POOLS_WAYS; i++) {
+        if (set[i].tag[0] == tag[0] && set[i].tag[1] == tag[1])
+            return &set[i];
+    }
+    return NULL;
+}
+
+/* A free place, or the one of those that nobody needs which was used least lately. */
+static struct weir__pool *pools_spare(struct weir__pool *set, int64_t now_us)
+{
+    struct weir__pool *best = NULL;
+    for (size_t i = 0; i < WEIR__POOLS_WAYS; i++) {
+        if (pool_is_idle(&set[i], now_us) && (!best || set[i].since_us < best->since_us))
+            best = &set[i];
+    }
+    return best;
+}
+
+struct weir__pool *weir__pools_place(struct weir__pools *pools, const uint64_t tag[2], weir_key key,
+                                     const struct weir__rule *rule,
+                                     const struct weir__slice_terms *terms, int64_t now_us,
+                                     int64_t *ret_withheld)
+{
+    struct weir__pool *set = weir__pools_set(pools, tag), *pool = pools_find(set, tag);
+    *ret_withheld = weir__max(terms->withheld, pool ? pool->withheld : 0);
+    if (key.len > WEIR__POOL_KEY_MAX)
+        return NULL;
+    if (WEIR__LIKELY(pool && pool->size == terms->size && pool->rule.count == rule->count))
+        return pool;
+    if (pool && (pool->size > terms->size || !pool_is_idle(pool, now_us)))
+        return NULL;
+    pool = pool ? pool : pools_spare(set, now_us);
+    if (pool)
+        pool_begin(pool, tag, key, rule, terms, now_us);
+    return pool;
+}
