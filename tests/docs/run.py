@@ -539,16 +539,16 @@ def check_words():
                f"missing: {', '.join(missing)}" if missing else None)
 
 
-# ---- nginx: what is replaced, what is described ----
+# ---- nginx: what replaces its directives, what is described ----
 
 def check_replacements():
     if not wanted("replacements"):
         return
     with tempfile.TemporaryDirectory() as folder, redis_home.Home(folder, BUILD) as redis:
-        told = nginx_home.check_replacements(ROOT / "docs/NGINX.md", redis)
+        told = nginx_home.check_replacements(ROOT / "docs/MIGRATING.md", redis)
     for name, problem in told:
         report(name, problem)
-    report("docs/NGINX.md has tables of replacements", None if len(told) > 20 else f"{len(told)} cells")
+    report("docs/MIGRATING.md has tables of replacements", None if len(told) > 20 else f"{len(told)} cells")
 
 
 def check_module():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The proxies of docs/SERVER.md and the programs of examples/server, with real servers: what the page tells people to
-write is read from the page, with free ports in place of its own.
+"""The proxies of docs/PROXY.md and the programs of examples/server, with real servers: what the page and the files tell
+people to write is read from them, with free ports in place of their own.
 
     tests/homes/server/recipes.py [NAME …]
 
@@ -24,7 +24,7 @@ import urllib.request
 from lib import checks, ports, weir_server
 from lib.build import ROOT
 
-PAGE = (ROOT / "docs/SERVER.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/PROXY.md").read_text(encoding="utf-8")
 EXAMPLES = ROOT / "examples/server"
 HERE = ROOT / "tests/homes/server"
 START_SECONDS = 600  # go builds first
@@ -115,7 +115,7 @@ def proxied(check, name, start):
     """A proxy before a backend, by the page's policies: five logins a minute and address."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Backend) as backend:
         threading.Thread(target=backend.serve_forever, daemon=True).start()
-        with weir_server.Server("--test-clock", policies=block("Behind a proxy", "yaml proxied.yaml")) as server:
+        with weir_server.Server("--test-clock", policies=block("The limits", "yaml proxied.yaml")) as server:
             stop_the_clock(server)
             with start(server.port, backend.server_address[1]) as proxy:
                 check_proxy(check, name, proxy)
@@ -160,7 +160,7 @@ def check_proxy(check, name, proxy):
 def test_nginx(check):
     def start(weir, backend):
         port = ports.take()
-        text = block("nginx", "nginx").replace("127.0.0.1:7311", f"127.0.0.1:{weir}")
+        text = (EXAMPLES / "nginx.conf").read_text(encoding="utf-8").replace("127.0.0.1:7311", f"127.0.0.1:{weir}")
         text = text.replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace("127.0.0.1:8000", f"127.0.0.1:{backend}")
         text = text.replace("50ms", "60s")  # a busy machine
         program = Program(["nginx", "-c", "{folder}/nginx.conf", "-p", "{folder}"], port,
