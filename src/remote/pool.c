@@ -94,6 +94,16 @@ int64_t weir__pool_held(const struct weir__pool *pool, int64_t now_us)
     return held;
 }
 
+/* What counts against `most`. */
+static int64_t pool_taken(const struct weir__pool *pool, int64_t now_us)
+{
+    int64_t taken = now_us < pool->asked_until_us ? pool->asked : 0;
+    taken += now_us < pool->returning_until_us ? pool->returning : 0;
+    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++)
+        taken += pool->grants[i].left;
+    return taken;
+}
+
 /* The grant to spend first: the one that ends first. */
 static struct weir__grant *pool_first(struct weir__pool *pool, int64_t now_us)
 {
@@ -168,10 +178,11 @@ enum weir__spend weir__pool_spend(struct weir__pool *pool, const struct weir__po
     bool asks = pool_is_hot(pool) && pool_may_ask(pool, now);
     if (held >= cost) {
         pool_take(pool, now, cost, held, ret);
-        *ret_refill = asks && !denied && !pool->queued && held - cost <= pool_demand(pool) / 2;
+        *ret_refill = asks && !denied && !pool->queued && held - cost <= pool_demand(pool) / 2 &&
+                      pool_taken(pool, now->now_us) < pool->most;
         return WEIR__SPEND_LOCAL;
     }
-    if (denied && cost - held <= pool->denied_least) {
+    if (denied && cost - weir__pool_held(pool, pool->retry_us) <= pool->denied_least) {
         *ret = pool_row(pool, now, held);
         ret->retry_after_us = weir__max(1, pool->retry_us - now->now_us);
         return WEIR__SPEND_DENIED;
@@ -188,19 +199,28 @@ enum weir__spend weir__pool_spend(struct weir__pool *pool, const struct weir__po
 bool weir__pool_ask(struct weir__pool *pool, const struct weir__pool_now *now, int64_t need,
                     int64_t deadline_us, struct weir__pool_call *ret)
 {
-    int64_t room = pool->most - weir__pool_held(pool, now->now_us);
-    int64_t cost = weir__min(room, weir__max(need, pool_demand(pool)));
     pool->queued = false;
-    if (cost < weir__max(1, need) || !pool_may_ask(pool, now) || !pool_free_grant(pool))
+    if (!pool_may_ask(pool, now) || !pool_free_grant(pool) || deadline_us <= now->now_us)
         return false;
     if (need == 0 && now->now_us < pool->denied_until_us)
         return false;
+    pool->asked = 0; /* lost, if there was one */
+    int64_t lack = weir__max(0, need - weir__pool_held(pool, now->now_us));
+    int64_t room = pool->most - pool_taken(pool, now->now_us);
+    int64_t cost = weir__min(room, weir__max(lack, pool_demand(pool)));
+    if (cost < weir__max(1, lack))
+        return false;
     pool->asked = cost;
-    pool->asked_least = weir__max(need, weir__div_up(cost, 2));
+    pool->asked_least = weir__max(lack, weir__div_up(cost, 2));
     pool->asked_until_us = deadline_us;
     pool->serial++;
-    *ret = (struct weir__pool_call){
-        .cost = cost, .least = pool->asked_least, .sent_us = now->now_us, .serial = pool->serial};
+    *ret = (struct weir__pool_call){.cost = cost,
+                                    .least = pool->asked_least,
+                                    .sent_us = now->now_us,
+                                    .end_us = weir__min(now->now_us + now->life_us, now->slot_us),
+                                    .back_us = now->slot_us - WEIR__POOL_DOUBT_US,
+                                    .serial = pool->serial};
+    assert(pool_taken(pool, now->now_us) <= pool->most);
     return true;
 }
 
@@ -219,18 +239,34 @@ static void pool_note(struct weir__pool *pool, const struct weir__pool_now *now,
     pool->reset_us = now->now_us + weir__max(0, row->reset_after_us);
 }
 
-static void pool_put(struct weir__pool *pool, const struct weir__pool_now *now,
-                     const struct weir__pool_call *call, const weir_decision *row)
+/* When the charge itself is over in Redis, if it is before the state comes back to fresh: from then
+ * on a settle would find nothing, or the entry of somebody else. */
+static int64_t pool_entry_end(const struct weir__pool *pool, const struct weir__pool_call *call)
+{
+    switch (weir__algorithm_of(&pool->rule)->shape) {
+    case WEIR__SHAPE_RING:
+        return call->sent_us + pool->rule.period_us - WEIR__POOL_DOUBT_US;
+    case WEIR__SHAPE_DEBT:
+    case WEIR__SHAPE_COUNT:
+    case WEIR__SHAPE_PAIR:
+    case WEIR__SHAPE_PERMITS:
+        break;
+    }
+    return INT64_MAX;
+}
+
+static void pool_put(struct weir__pool *pool, const struct weir__pool_call *call,
+                     const weir_decision *row)
 {
     struct weir__grant *grant = pool_free_grant(pool);
     bool fixed = weir__algorithm_of(&pool->rule)->fixed_end;
     int64_t window_us = fixed ? call->sent_us + row->reset_after_us : INT64_MAX;
-    int64_t end_us = weir__min(call->sent_us + now->life_us, now->slot_us);
-    assert(grant && row->granted <= call->cost);
-    *grant = (struct weir__grant){.left = row->granted,
-                                  .end_us = weir__min(end_us, window_us),
-                                  .window_us = window_us,
-                                  .time_us = row->time_us};
+    assert(grant && row->granted >= 1 && row->granted <= call->cost);
+    *grant = (struct weir__grant){
+        .left = row->granted,
+        .end_us = weir__min(call->end_us, window_us),
+        .back_us = weir__min(weir__min(call->back_us, window_us), pool_entry_end(pool, call)),
+        .time_us = row->time_us};
     pool->denied_until_us = 0;
 }
 
@@ -248,13 +284,16 @@ bool weir__pool_answer(struct weir__pool *pool, const struct weir__pool_now *now
 {
     if (!pool_is_asked(pool, call) || now->now_us >= pool->asked_until_us)
         return false;
-    pool_note(pool, now, row);
-    if (row->allowed)
-        pool_put(pool, now, call, row);
-    else
-        pool_deny(pool, now, row);
     pool->asked = 0;
-    assert(weir__pool_held(pool, now->now_us) <= pool->most);
+    pool_note(pool, now, row);
+    if (!row->allowed) {
+        pool_deny(pool, now, row);
+        return true;
+    }
+    if (now->now_us >= call->end_us || now->now_us >= now->slot_us)
+        return false;
+    pool_put(pool, call, row);
+    assert(pool_taken(pool, now->now_us) <= pool->most);
     return true;
 }
 
@@ -286,14 +325,35 @@ bool weir__pool_give_back(struct weir__pool *pool, const struct weir__pool_now *
         struct weir__grant *grant = &pool->grants[i];
         if (grant->left == 0 || !(all || cold || now->now_us >= grant->end_us))
             continue;
-        bool over = now->now_us >= grant->window_us;
+        bool over = now->now_us >= grant->back_us || now->now_us >= now->slot_us;
         *ret = (struct weir__pool_return){.left = over ? 0 : grant->left,
                                           .lost = over ? grant->left : 0,
                                           .time_us = grant->time_us};
         grant->left = 0;
+        if (now->now_us >= pool->returning_until_us)
+            pool->returning = 0;
+        pool->returning += ret->left;
+        pool->returning_until_us = now->now_us + WEIR__POOL_DOUBT_US;
         return true;
     }
     return false;
+}
+
+void weir__pool_gave_back(struct weir__pool *pool, const struct weir__pool_return *back)
+{
+    pool->returning = weir__max(0, pool->returning - back->left);
+}
+
+int64_t weir__pool_drop(struct weir__pool *pool)
+{
+    int64_t lost = 0;
+    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++) {
+        lost += pool->grants[i].left;
+        pool->grants[i].left = 0;
+    }
+    pool->asked = 0; /* an answer that is on its way comes too late */
+    pool->denied_until_us = 0;
+    return lost;
 }
 
 /* ---- tables ---- */
@@ -330,13 +390,8 @@ struct weir__pool *weir__pools_set(struct weir__pools *pools, const uint64_t tag
 
 static bool pool_is_idle(const struct weir__pool *pool, int64_t now_us)
 {
-    if (pool->queued || (pool->asked > 0 && now_us < pool->asked_until_us))
-        return false;
-    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++) {
-        if (pool->grants[i].left > 0)
-            return false;
-    }
-    return true;
+    bool told = pool->queued && now_us - pool->since_us < WEIR__POOL_DOUBT_US;
+    return !told && pool_taken(pool, now_us) == 0;
 }
 
 static void pool_begin(struct weir__pool *pool, const uint64_t tag[2], weir_key key,

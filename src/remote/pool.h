@@ -14,11 +14,15 @@
  * holds a lock around the pool.
  *
  * What holds:
- *   1. Units held and units asked for are together never more than `most`.
+ *   1. Units held, also those that are over, units asked for and units on their way back are
+ *      together never more than `most`.
  *   2. A unit is spent or given back or lost, once. It leaves the pool before it is given back.
  *   3. A grant ends with its life, with the slot of its process, or with its window, whatever comes
  *      first, counted from before it was asked for.
- *   4. An answer counts only for the call that is in flight now. What comes late is given back.
+ *   4. An answer counts only for the call that is in flight now. What comes late is lost: it is
+ *      neither spent nor given back.
+ *   5. What is given back was held until then without a gap, under one slot. (A bucket may have
+ *      refilled meanwhile. Then a return that is not counted as held pays for something else.)
  *
  * Times are microseconds of weir__boot_us, unless a name says otherwise.
  */
@@ -52,12 +56,15 @@ void weir__rule_withhold(struct weir__rule *rule, int64_t less);
 
 #define WEIR__POOL_KEY_MAX 256 /* longer keys have no pools */
 #define WEIR__POOL_GRANTS 4
+/* A return takes effect within this time, or never. So it is only sent if the slot of the process,
+ * and in a log the entry, lasts so much longer; and one that is not answered counts as held. */
+#define WEIR__POOL_DOUBT_US INT64_C(2000000)
 
 struct weir__grant {
     int64_t left;
-    int64_t end_us;    /* from then on it is not spent */
-    int64_t window_us; /* when its window ends: then nothing can be given back; else INT64_MAX */
-    int64_t time_us;   /* of Redis: when it was charged */
+    int64_t end_us;  /* from then on it is not spent */
+    int64_t back_us; /* and from then on not given back, either: it is lost */
+    int64_t time_us; /* of Redis: when it was charged */
 };
 
 struct weir__pool {
@@ -74,6 +81,9 @@ struct weir__pool {
     int64_t asked_least;
     uint32_t serial; /* of that call */
     bool queued;     /* for the slicer's own: somebody was told to refill it */
+    /* units on their way back: Redis has not said yet that it has them */
+    int64_t returning;
+    int64_t returning_until_us;
     /* what Redis said last */
     int64_t denied_until_us; /* until then a slice need not be asked for */
     int64_t denied_least;    /* of that many units */
@@ -112,16 +122,16 @@ enum weir__spend weir__pool_spend(struct weir__pool *pool, const struct weir__po
 struct weir__pool_call {
     int64_t cost, least;
     int64_t sent_us;
+    int64_t end_us, back_us; /* of its grant, but for its window */
     uint32_t serial;
 };
 
-/* Begins a call. `need` is what a waiting caller lacks, 0: nobody waits. False: not now (a call is
- * in flight, nothing is needed, no slot, no room for a grant). After `deadline_us` the call counts
- * as lost, and another may begin. */
+/* Begins a call; it is sent after this, not before. `need` is the cost of a caller who waits for
+ * it, 0: nobody waits. False: not now (a call is in flight, nothing is needed, no slot, no room for
+ * a grant). After `deadline_us` the call counts as lost, and another may begin. */
 bool weir__pool_ask(struct weir__pool *pool, const struct weir__pool_now *now, int64_t need,
                     int64_t deadline_us, struct weir__pool_call *ret);
-/* Redis has answered. False: the call counts as lost already, and what it was granted must be
- * given back. */
+/* Redis has answered. False: too late, or the slot is gone: what it granted is lost. */
 bool weir__pool_answer(struct weir__pool *pool, const struct weir__pool_now *now,
                        const struct weir__pool_call *call, const weir_decision *row);
 /* It has not, and will not. */
@@ -130,13 +140,18 @@ void weir__pool_lose(struct weir__pool *pool, const struct weir__pool_call *call
 void weir__pool_hear(struct weir__pool *pool, const struct weir__pool_now *now,
                      const weir_decision *row);
 /* Takes out what is over or no longer wanted, one grant per call; false: nothing is. Then *ret has
- * units to give back by a settle from `left` to 0; left 0: they are lost, as their window is over.
- * `all`: the store closes. */
+ * units to give back by a settle from `left` to 0, which is sent at once and once; left 0: they are
+ * lost. `all`: the store closes. */
 struct weir__pool_return {
     int64_t left, lost, time_us;
 };
 bool weir__pool_give_back(struct weir__pool *pool, const struct weir__pool_now *now, bool all,
                           struct weir__pool_return *ret);
+/* Redis has answered that settle, whatever it said. Not for one whose answer did not come: Redis may
+ * still have it before it. */
+void weir__pool_gave_back(struct weir__pool *pool, const struct weir__pool_return *back);
+/* The key was reset: drops everything that is held, and returns how much. */
+int64_t weir__pool_drop(struct weir__pool *pool);
 /* Forgets a denial: the key was reset, settled or released. */
 void weir__pool_forgive(struct weir__pool *pool);
 /* What it holds now, and can spend. */
