@@ -147,8 +147,8 @@ struct weir__pool_return {
 };
 bool weir__pool_give_back(struct weir__pool *pool, const struct weir__pool_now *now, bool all,
                           struct weir__pool_return *ret);
-/* Redis has answered that settle, whatever it said. Not for one whose answer did not come: Redis may
- * still have it before it. */
+/* Redis has answered that settle, whatever it said. Not for one whose answer did not come: Redis
+ * may still have it before it. */
 void weir__pool_gave_back(struct weir__pool *pool, const struct weir__pool_return *back);
 /* The key was reset: drops everything that is held, and returns how much. */
 int64_t weir__pool_drop(struct weir__pool *pool);

@@ -32,6 +32,22 @@ static inline struct weir__slicing weir__slicing_of(const struct weir__redis_url
         .share = url->slices, .peers = url->peers, .life_us = url->slice_life_us};
 }
 
+/* ---- the slot among the peers: one key for library, server and nginx ----
+ *
+ * The limit is `concurrent PEERS lease 10s`. Keys of callers are texts, and do not begin with a
+ * zero byte by accident. */
+
+static inline weir_key weir__slot_key(void)
+{
+    static const char key[] = "\0weir:slices";
+    return weir_key_bytes(key, sizeof key - 1);
+}
+
+#define WEIR__SLOT_LIFE_US                                                                         \
+    INT64_C(9900000) /* from before it was asked for: a bit below the lease */
+#define WEIR__SLOT_RENEW_US INT64_C(3000000) /* how often it is renewed */
+#define WEIR__SLOT_RETRY_US INT64_C(1000000) /* and tried again where there was none */
+
 /* ---- their life ---- */
 
 /* Of a store whose address is read; *ret NULL: it does not slice. 0 or a code. */
