@@ -163,6 +163,8 @@ static void decision_print(const struct cli_request *request, const struct cli_d
     if (d->degraded)
         printf("%sdegraded%s: the store is unreachable, the local fallback decided\n", style.bad,
                style.off);
+    if (d->local)
+        printf("%slocal%s: decided from a slice, Redis was not asked\n", style.dim, style.off);
     if (decided->detail)
         decision_print_rows(request, decided->detail, &style);
     if (decided->charged && d->allowed && d->charged > 0) {
@@ -199,6 +201,7 @@ static void decision_put(const struct cli_request *request, const struct cli_dec
                           decided->charged && d->allowed ? decision_receipt(request, d, own)
                                                          : NULL);
     weir__json_put_bool(&json, "degraded", d->degraded);
+    weir__json_put_bool(&json, "local", d->local);
     if (d->full)
         weir__json_put_string(&json, "reason", "full");
     if (decided->detail)

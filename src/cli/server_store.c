@@ -227,6 +227,7 @@ static int server_take_answer(struct server_store *server, const weir_request *r
     if (request->detail &&
         !server_read_rows(server, request->limit->count, request->cost, request->detail))
         return server_fail_strange(server);
+    server_read_bool(server, server->nodes, "local", &ret->local); /* older servers do not say */
     ret->binding = (uint8_t)weir__min(binding, WEIR_LIMITS_MAX - 1);
     ret->lease = (uint64_t)lease;
     server_keep_receipt(server);

@@ -31,6 +31,7 @@ void weir__fold(const weir_decision *rows, size_t n, weir_decision *ret)
         folded.allowed = folded.allowed && rows[i].allowed;
         folded.reset_after_us = weir__max(folded.reset_after_us, rows[i].reset_after_us);
         folded.delay_us = weir__max(folded.delay_us, rows[i].delay_us);
+        folded.local &= rows[i].local;
     }
     folded.binding = (uint8_t)fold_binding(rows, n, folded.allowed);
     folded.limit = rows[folded.binding].limit;

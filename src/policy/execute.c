@@ -207,6 +207,7 @@ static int together_ask(struct together *it, enum weir__mode mode, weir_decision
         if (decision->allowed && ret->allowed)
             decision->granted = it->requests[i].least ? ret->granted : it->requests[i].cost;
         decision->degraded = ret->degraded;
+        decision->local = ret->local;
     }
     return code;
 }

@@ -49,6 +49,16 @@ static void test_denied(void)
     CHECK_SIX(fold(turned, 3), false, 8, 4, 50, 30, 0);
 }
 
+/* Redis was asked for one of them. */
+static void test_local(void)
+{
+    weir_decision rows[] = {allowed(9, 5, 10, 3), allowed(7, 4, 30, 8)};
+    rows[0].local = true;
+    CHECK(fold(rows, 1).local && !fold(rows, 2).local);
+    rows[1].local = true;
+    CHECK(fold(rows, 2).local);
+}
+
 static void test_never_wins(void)
 {
     weir_decision rows[] = {denied(1, 0, 100, 5), denied(1, 0, WEIR_NEVER, 5),
@@ -62,6 +72,7 @@ int main(void)
     test_one();
     test_all_allowed();
     test_denied();
+    test_local();
     test_never_wins();
     return test_report();
 }

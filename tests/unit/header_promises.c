@@ -39,6 +39,7 @@ static void test_layout(void)
     CHECK_INT(offsetof(weir_decision, degraded), 65);
     CHECK_INT(offsetof(weir_decision, binding), 66);
     CHECK_INT(offsetof(weir_decision, code), 72);
+    CHECK_INT(offsetof(weir_decision, local), 77);
     CHECK_INT(sizeof(weir_wait_options), 64);
     CHECK_INT(offsetof(weir_wait_options, waiter), 8);
     CHECK_INT(offsetof(weir_wait_options, cancel_fd), 16);

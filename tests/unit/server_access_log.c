@@ -115,7 +115,8 @@ static void test_fields(void)
                                   .remaining = 0,
                                   .retry_after_us = WEIR_NEVER,
                                   .reset_after_us = 2500000,
-                                  .degraded = true};
+                                  .degraded = true,
+                                  .local = true};
     server_access_log_put(thread, &(struct server_log_record){
                                       .time_us = 1700000000123456,
                                       .protocol = SERVER_HTTP,
@@ -143,7 +144,8 @@ static void test_fields(void)
                      "\"policy\":\"api\",\"entry\":\"per-user\",\"key\":\"user:\\\"4\\\"\\n\","
                      "\"cost\":3,\"allowed\":false,\"verdict\":\"limits\",\"limit\":100,"
                      "\"remaining\":0,\"retry_after\":null,\"reset_after\":2.500000,"
-                     "\"delay\":0.000000,\"granted\":0,\"degraded\":true,\"shadow_denied\":2}\n"
+                     "\"delay\":0.000000,\"granted\":0,\"degraded\":true,\"local\":true,"
+                     "\"shadow_denied\":2}\n"
                      "{\"time\":1700000001.000000,\"protocol\":\"grpc\",\"client\":\"\","
                      "\"policy\":\"\",\"key_base64\":\"/wA=\",\"cost\":1,\"allowed\":true,"
                      "\"verdict\":\"allow\",\"shadow_denied\":0}\n");

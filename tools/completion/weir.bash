@@ -9,7 +9,7 @@ _weir_options() {
     run) echo "--wait --cost --quiet --on-lost --denied-code --failed-code --store $server --help" ;;
     pipe) echo "--lines --key --quiet --store $server --help" ;;
     settle | reset | show | renew | release) echo "--json --store $server --help" ;;
-    explain) echo "--json --key --policy --request $server --help" ;;
+    explain) echo "--json --key --policy --request --store $server --help" ;;
     demo) echo "--json --help" ;;
     replay)
         echo "--limit --policies --store --wait --share --share-by --format --key --where --cost --template --field --timezone \

@@ -39,6 +39,7 @@ complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset sho
     -l server -x -a "http:// https:// unix:" -d "Use a running server"
 complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe explain" \
     -l token -x -d "The token of the server"
+complete -c weir -n "__fish_seen_subcommand_from explain" -l store -x -a "redis://" -d "What its slices do"
 complete -c weir -n "__fish_seen_subcommand_from explain" -l key -x -d "The state of this key"
 complete -c weir -n "__fish_seen_subcommand_from explain" -l policy -x -d "Under this policy"
 complete -c weir -n "__fish_seen_subcommand_from lua" -l args -x -d "Print the numbers for a take"

@@ -3,7 +3,7 @@
 const { native, errorOf } = require("./native");
 
 const ROW = { ALLOWED: 0, LIMIT: 1, REMAINING: 2, RETRY: 3, RESET: 4, DELAY: 5, GRANTED: 6, CHARGED: 7, TIME: 8, LEASE: 9, BINDING: 10,
-    DEGRADED: 11, CODE: 12, SIZE: 13 };
+    DEGRADED: 11, LOCAL: 12, CODE: 13, SIZE: 14 };
 const receipts = new WeakMap();
 
 /** An answer. Times are whole microseconds; all numbers are exact. */
@@ -21,6 +21,7 @@ class Decision {
         this.lease = row[at + 9];
         this.binding = row[at + 10];
         this.degraded = row[at + 11] !== 0;
+        this.local = row[at + 12] !== 0;
     }
 
     /** Milliseconds, rounded up; Infinity: never. */
@@ -68,6 +69,7 @@ function writeRow(decision, at) {
     out[at + ROW.LEASE] = decision.lease;
     out[at + ROW.BINDING] = decision.binding;
     out[at + ROW.DEGRADED] = decision.degraded ? 1 : 0;
+    out[at + ROW.LOCAL] = decision.local ? 1 : 0;
 }
 
 /** The folded decision of some rows; those behind it, one per limit, are its `rows`. */

@@ -55,7 +55,7 @@ const seconds = (us) => (us < 0 ? null : us / 1e6);
 /** An answer that denies, with the status, fields and body of `weir serve`. */
 function denial(status, reason, fieldsOf, decision) {
     const told = decision ? { allowed: false, limit: decision.limit, remaining: decision.remaining, retry_after: seconds(decision.retryAfterUs),
-        reset_after: seconds(decision.resetAfterUs), degraded: decision.degraded } : {};
+        reset_after: seconds(decision.resetAfterUs), degraded: decision.degraded, local: decision.local } : {};
     const body = { type: "https://iana.org/assignments/http-problem-types#quota-exceeded", title: STATUS_CODES[status] ?? "Denied", status, reason, ...told };
     return { pass: false, status, fields: [["weir-reason", reason], ...fieldsOf], type: PROBLEM, body: JSON.stringify(body), decision };
 }

@@ -37,6 +37,7 @@ enum row {
     ROW_LEASE,
     ROW_BINDING,
     ROW_DEGRADED,
+    ROW_LOCAL,
     ROW_CODE,
     ROW_SIZE
 };

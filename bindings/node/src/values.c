@@ -143,6 +143,7 @@ void row_write(double *row, const weir_decision *decision)
     row[ROW_LEASE] = (double)decision->lease;
     row[ROW_BINDING] = decision->binding;
     row[ROW_DEGRADED] = decision->degraded;
+    row[ROW_LOCAL] = decision->local;
     row[ROW_CODE] = decision->code;
     assert((uint64_t)row[ROW_LEASE] == decision->lease);
 }
@@ -167,5 +168,6 @@ void row_read(const double *row, weir_decision *ret)
         .time_us = row_number(row[ROW_TIME]),
         .binding = (uint8_t)(row_number(row[ROW_BINDING]) & 0xff),
         .degraded = row[ROW_DEGRADED] != 0,
+        .local = row[ROW_LOCAL] != 0,
     };
 }

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include "base/clock.h"
+#include "cli/explain_slices.h"
 #include "cli/server_store.h"
 #include "limit/explain.h"
 #include "sim/scenes.h"
@@ -19,6 +20,14 @@ struct subject {
     const struct weir__rule *rule;
     struct weir__facts facts;
     struct weir__flood flood;
+};
+
+/* What was asked, and what slices a store takes: NULL, none. */
+struct asked {
+    const char *limits, *key, *policy, *request, *store;
+    struct cli_server server;
+    bool as_json;
+    const struct weir__slicing *slicing;
 };
 
 /* ---- for people ---- */
@@ -98,7 +107,6 @@ static void explain_print_subject(const struct subject *subject)
     explain_print_burst(subject);
     explain_print_edges(subject);
     explain_print_memory(subject);
-    explain_print_flood(subject);
 }
 
 /* ---- JSON ---- */
@@ -148,7 +156,6 @@ static void explain_put_edges(struct weir__json *json, const struct weir__rule *
 static void explain_put_subject(struct weir__json *json, const struct subject *subject)
 {
     const struct weir__facts *facts = &subject->facts;
-    weir__json_open(json, NULL, '{');
     weir__json_put_string(json, "text", subject->text.text);
     weir__json_put_string(json, "what", facts->what);
     weir__json_put_string(json, "guarantee", facts->guarantee);
@@ -159,7 +166,6 @@ static void explain_put_subject(struct weir__json *json, const struct subject *s
     weir__json_put_int(json, "bytes_a_key", facts->key_bytes);
     explain_put_edges(json, subject->rule);
     explain_put_flood(json, &subject->flood);
-    weir__json_close(json, '}');
 }
 
 /* ---- the answer of a server, for people ---- */
@@ -281,7 +287,8 @@ static int explain_study(const struct cli_call *call, const weir_limit *limit, s
                 : CLI_OK;
 }
 
-static int explain_limit(const struct cli_call *call, const weir_limit *limit)
+static int explain_limit(const struct cli_call *call, const struct asked *asked,
+                         const weir_limit *limit)
 {
     for (size_t i = 0; i < limit->count; i++) {
         struct subject subject;
@@ -289,6 +296,9 @@ static int explain_limit(const struct cli_call *call, const weir_limit *limit)
         if (code)
             return code;
         explain_print_subject(&subject);
+        if (asked->slicing)
+            cli_slicing_print(asked->slicing, limit, i, LABEL);
+        explain_print_flood(&subject);
         if (i + 1 < limit->count)
             putchar('\n');
     }
@@ -297,28 +307,28 @@ static int explain_limit(const struct cli_call *call, const weir_limit *limit)
     return CLI_OK;
 }
 
-static int explain_limit_json(const struct cli_call *call, const weir_limit *limit)
+static int explain_limit_json(const struct cli_call *call, const struct asked *asked,
+                              const weir_limit *limit)
 {
     int code = CLI_OK;
     struct weir__json json = cli_json_begin('{');
     weir__json_put_string(&json, "text", weir_limit_text(limit));
     weir__json_open(&json, "limits", '[');
-    for (size_t i = 0; i < limit->count && code == CLI_OK; i++) {
+    for (size_t i = 0; i < limit->count; i++) {
         struct subject subject;
         code = explain_study(call, limit, i, &subject);
-        if (code == CLI_OK)
-            explain_put_subject(&json, &subject);
+        if (code)
+            break;
+        weir__json_open(&json, NULL, '{');
+        explain_put_subject(&json, &subject);
+        if (asked->slicing)
+            cli_slicing_put(&json, asked->slicing, limit, i);
+        weir__json_close(&json, '}');
     }
     weir__json_close(&json, ']');
     cli_json_end(&json, '}');
     return code;
 }
-
-struct asked {
-    const char *limits, *key, *policy, *request;
-    struct cli_server server;
-    bool as_json;
-};
 
 static int explain_here(const struct cli_call *call, const struct asked *asked)
 {
@@ -329,7 +339,8 @@ static int explain_here(const struct cli_call *call, const struct asked *asked)
                         "--server URL --request ATTRIBUTES");
     int code = cli_read_limits(call, asked->limits, &limit);
     if (code == CLI_OK)
-        code = asked->as_json ? explain_limit_json(call, limit) : explain_limit(call, limit);
+        code = asked->as_json ? explain_limit_json(call, asked, limit)
+                              : explain_limit(call, asked, limit);
     weir_limit_free(limit);
     return code;
 }
@@ -375,15 +386,22 @@ static int explain_there(const struct cli_call *call, const struct asked *asked)
 static int cmd_explain(const struct cli_call *call)
 {
     struct asked asked = {0};
+    struct weir__slicing slicing;
     const struct cli_option options[] = {
         {"json", CLI_FLAG, &asked.as_json, 0},      {"key", CLI_TEXT, &asked.key, 0},
         {"policy", CLI_TEXT, &asked.policy, 0},     {"request", CLI_TEXT, &asked.request, 0},
         {"server", CLI_TEXT, &asked.server.url, 0}, {"token", CLI_TEXT, &asked.server.token, 0},
+        {"store", CLI_TEXT, &asked.store, 0},
     };
     const struct cli_operand operands[] = {{"LIMITS", &asked.limits, true}};
     int code = CLI_PARSE(call, options, operands);
     if (code)
         return code;
+    if (asked.store && asked.server.url)
+        return cli_fail(call, CLI_USAGE, "--store and --server exclude each other; leave one out");
+    if (asked.store && (code = cli_slicing_read(call, asked.store, &slicing)))
+        return code;
+    asked.slicing = asked.store ? &slicing : NULL;
     if (asked.server.url)
         return explain_there(call, &asked);
     if (asked.key || asked.policy || asked.request || asked.server.token)

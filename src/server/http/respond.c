@@ -346,6 +346,7 @@ static void respond_put_decision(struct server_conn *conn, struct weir__json *js
         weir__json_put_int(json, "lease", (int64_t)decision->lease);
     respond_put_receipt(conn, json, ask, &batch->simple[i], decision);
     weir__json_put_bool(json, "degraded", decision->degraded);
+    weir__json_put_bool(json, "local", decision->local);
     if (ask->explain && !decision->allowed)
         weir__json_put_string(json, "reason", respond_reason_of(ask, decision));
     if (ask->about != SERVER_ABOUT_ONE &&

@@ -50,7 +50,7 @@ struct server_log_item {
     uint32_t size; /* of the whole record, a multiple of 8 */
     uint8_t gap;   /* this is not a record but a gap of that size */
     uint8_t protocol;
-    bool allowed, decided, degraded, full, key_cut;
+    bool allowed, decided, degraded, local, full, key_cut;
     uint16_t lens[SERVER_LOG_TEXTS];
     uint32_t shadow_denied;
     enum weir__verdict verdict;
@@ -188,6 +188,7 @@ static void access_log_put_line(const struct server_log_item *item, struct weir_
         weir__json_put_numbers(&json, &decision);
         weir__json_put_int(&json, "granted", item->granted);
         weir__json_put_bool(&json, "degraded", item->degraded);
+        weir__json_put_bool(&json, "local", item->local);
         if (item->full)
             weir__json_put_bool(&json, "full", true);
     }
@@ -535,6 +536,7 @@ static void access_log_fill(struct server_log_item *item, const struct server_lo
         return;
     item->decided = true;
     item->degraded = decision->degraded;
+    item->local = decision->local;
     item->full = decision->full;
     item->limit = decision->limit;
     item->remaining = decision->remaining;

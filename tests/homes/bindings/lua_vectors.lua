@@ -74,6 +74,7 @@ function Case:decide(verb, words, wanted, where)
     check(answer.time_us == tonumber(words[1]), where, "time_us", answer.time_us)
     check(answer.charged == (answer.allowed and verb ~= "peek" and answer.granted or 0), where, "charged", answer.charged)
     check(answer.degraded == false, where, "degraded")
+    check(answer["local"] == false, where, "local")
     check((answer.lease ~= nil) == (verb == "acquire" and answer.allowed), where, "lease")
     if answer.charged == 0 then
         check(weir.receipt(answer) == "w1-" .. words[1] .. "-0", where, "receipt", weir.receipt(answer))

@@ -49,7 +49,7 @@ def test_decisions(check):
     store = store_at()
     d = store.take("k", "fixed-window 3/h from-first", 2)
     check.equal((d.allowed, d.limit, d.remaining, d.retry_after_us, d.reset_after_us, d.delay_us), (True, 3, 1, 0, HOUR, 0), "allowed")
-    check(bool(d) and d.granted == 2 and d.charged == 2 and d.time_us == NOW and d.binding == 0 and not d.degraded and d.lease == 0, "the rest")
+    check(bool(d) and d.granted == 2 and d.charged == 2 and d.time_us == NOW and d.binding == 0 and not d.degraded and d.local is False and d.lease == 0, "the rest")
     check.equal((d.retry_after, d.reset_after, d.delay), (datetime.timedelta(0), datetime.timedelta(hours=1), datetime.timedelta(0)), "timedeltas")
     denied = store.take("k", "fixed-window 3/h from-first", 2)
     check(not denied and denied.retry_after == datetime.timedelta(hours=1) and denied.granted == 0 and denied.receipt is None, "denied")

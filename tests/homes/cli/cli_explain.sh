@@ -45,6 +45,43 @@ run explain "  GCRA 60R/60s   BURST 7 , fixed-window 1k/90m " --json
 valid_json "explain --json: is JSON" "$out"
 is "explain --json: canonical" "token-bucket 60/m burst 7, fixed-window 1000/1h30m" "$(field text)"
 
+# ---- slices: what a Redis store's address means for a limit ----
+# slices LIMIT SLICED WITHHELD HELD UNDER OVER
+slices() {
+    run explain "$1" --json --store "redis://127.0.0.1?slices=5%&peers=10"
+    is "$1: sliced, withheld, held by one, gains" "$2 $3 $4 $5 $6" \
+        "$(field limits.0.slices.sliced limits.0.slices.withheld limits.0.slices.held_by_one \
+            limits.0.slices.decisions_per_call limits.0.slices.decisions_per_call_over)"
+}
+slices "token-bucket 100000/s" True 5000 500 250 100
+slices "token-bucket 100000/s stepped" True 5000 500 250 100
+slices "leaky-bucket 100/s burst 399 nodelay" True 20 2 1 1
+slices "leaky-bucket 100/s burst 398 nodelay" False 0 0 1 1
+slices "leaky-bucket 100/s burst 399" False 0 0 1 1
+slices "fixed-window 100000/h" True 0 500 250 100
+slices "fixed-window 100000/month" True 0 500 250 100
+slices "sliding-log 1000/m" True 50 5 2 1
+slices "sliding-counter 1000/m" True 50 5 2 1
+slices "sliding-window 1200/m precision 1s" True 60 6 3 1
+slices "concurrent 1000 lease 5s" False 0 0 1 1
+slices "smooth 1000/s" False 0 0 1 1
+slices "token-bucket 1000/s, fixed-window 9000/h" False 50 0 1 1
+slices "token-bucket 1000/s cost 6" False 50 0 1 1
+slices "fixed-window 1000000000000/s" True 0 5000000000 2500000000 1000000000
+run explain "token-bucket 1000/s" --json --store "redis://h?slices=5%25&peers=10"
+is "slices: what Redis is asked with" "token-bucket 1000/s burst 950" "$(field limits.0.slices.asked)"
+run explain "token-bucket 1000/s cost 951" --store "redis://h?slices=5%&peers=10"
+has "slices: more than is left" "costs 951, and is always denied" "$out"
+run explain "token-bucket 1000/s" --json
+lacks "no slices: no word of them" "slices" "$out"
+run explain "token-bucket 1000/s" --store memory:1m
+is "slices: of another store" 2 "$code"
+has "slices: of another store" 'invalid --store "memory:1m"' "$err"
+run explain "token-bucket 1000/s" --store redis://h
+has "slices: none in the address" "add slices=5% and peers=10" "$err"
+run explain "token-bucket 1000/s" --store "redis://h?slices=5%" --server h:1
+is "slices: of a server" 2 "$code"
+
 # Windows of the calendar: when the next ones begin, as an independent calendar says.
 run explain "fixed-window 5000/month from 31 zone +08:00" --json
 edges=$(python3 - <<'PYTHON'

@@ -29,7 +29,7 @@ policies:
       - {name: trial, key: user, limit: fixed-window 2/d from-first, shadow: true}
 """
 ALWAYS = {"time", "protocol", "client", "policy", "cost", "allowed", "verdict", "shadow_denied"}
-DECIDED = {"limit", "remaining", "retry_after", "reset_after", "delay", "granted", "degraded"}
+DECIDED = {"limit", "remaining", "retry_after", "reset_after", "delay", "granted", "degraded", "local"}
 
 
 def lines_of(path):

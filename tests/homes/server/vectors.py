@@ -301,7 +301,7 @@ class Http:
                             body.get("lease", 0), body["granted"])
         for i, granted in step.row_grants.items():
             equal(body["limits"][i]["granted"], granted, f"row {i} granted")
-        equal(body["degraded"], False, "degraded")
+        equal((body["degraded"], body["local"]), (False, False), "degraded, local")
         if rows:
             equal([row["text"] for row in body["limits"]], step.parts, "the limits' texts")
         if step.verb != "grant":

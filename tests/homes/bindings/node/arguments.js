@@ -140,7 +140,7 @@ async function others() {
     const first = store.take("r", LIMIT, 3);
     check(/^w3-\d+-3-\d+$/.test(first.receipt) && first.receipt === first.receipt, `a receipt, the same each time: ${first.receipt}`);
     same([store.settle("r", LIMIT, first.receipt, 1), store.settle("r", LIMIT, first.receipt, 1), 1000000 - store.peek("r", LIMIT).remaining], [true, false, 1], "settled once");
-    same(Object.keys(first), ["allowed", "limit", "remaining", "retryAfterUs", "resetAfterUs", "delayUs", "granted", "charged", "timeUs", "lease", "binding", "degraded"], "the fields of a decision");
+    same(Object.keys(first), ["allowed", "limit", "remaining", "retryAfterUs", "resetAfterUs", "delayUs", "granted", "charged", "timeUs", "lease", "binding", "degraded", "local"], "the fields of a decision");
     const never = store.take("n", "token-bucket 1/s", 5);
     same([never.allowed, never.retryAfterUs, never.retryAfterMs, never.never], [false, -1, Infinity, true], "never");
     for (const name of weir.errors ? Object.keys(errors) : [])

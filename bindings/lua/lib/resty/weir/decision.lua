@@ -34,6 +34,7 @@ function _M.of(d, into)
             granted = tonumber(d.granted),
             binding = d.binding,
             degraded = d.degraded,
+            ["local"] = d["local"],
             lease = lease,
         }
     end
@@ -48,6 +49,7 @@ function _M.of(d, into)
     into.granted = tonumber(d.granted)
     into.binding = d.binding
     into.degraded = d.degraded
+    into["local"] = d["local"]
     into.lease = lease
     into.receipt = nil
     into.rows = nil
@@ -71,6 +73,7 @@ local function fill(d, t)
     d.retry_after_us, d.reset_after_us, d.delay_us = t.retry_after_us, t.reset_after_us, t.delay_us
     d.time_us, d.charged = t.time_us, t.charged
     d.allowed, d.degraded, d.binding = t.allowed, t.degraded, t.binding
+    d["local"] = t["local"]
 end
 
 local function is_decision(t)

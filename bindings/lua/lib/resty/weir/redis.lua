@@ -235,7 +235,7 @@ end
 
 local function refused_row(code, message)
     local _, text, name = named(code, message)
-    return {allowed = false, degraded = false, code = name, error = text}
+    return {allowed = false, degraded = false, ["local"] = false, code = name, error = text}
 end
 
 local function take_some(self, calls, answers, from)
