@@ -2,10 +2,12 @@
 
     folder = bindings.once("python", files, make)     make(folder) is called if one of the files changed since the last time
     with bindings.Workers(command, port) as workers:  a real server with worker processes, up as soon as it answers
-        load = bindings.wrk(port, seconds=3)          counts of answers by status, as wrk saw them
+        load = bindings.wrk(port, seconds=3)          counts of answers by status, as wrk saw them; it does not wait for the last ones
+        load = bindings.rush(port, "/", 1000)         exactly so many requests over some connections; each is answered
 
 A binding whose name is "python" has its builder here, so that every test of it gets the same one: bindings.python().
 """
+import collections
 import contextlib
 import fcntl
 import hashlib
@@ -132,7 +134,7 @@ class Workers:
     def __init__(self, command, port, env=None, cwd=None, path="/", ready=None):
         self.command, self.port, self.env, self.cwd, self.path = [str(word) for word in command], port, env, cwd, path
         self.ready = ready or self.answers
-        self.log = tempfile.TemporaryFile()
+        self.log = tempfile.NamedTemporaryFile()  # only they write by this descriptor: its place is theirs
         self.process = None
 
     def __enter__(self):
@@ -162,8 +164,7 @@ class Workers:
         return True
 
     def output(self):
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
+        return pathlib.Path(self.log.name).read_text(encoding="utf-8", errors="replace")
 
     def children(self):
         """The worker processes, as the system knows them now."""
@@ -197,8 +198,20 @@ def ask(port, path="/", method="GET", headers=None, timeout=START_SECONDS):
         connection.close()
 
 
+def rush(port, path, count, connections=32):
+    """So many requests, at all times one on each connection, and all of them answered: {status: how many answers}."""
+    with tempfile.NamedTemporaryFile("r", encoding="ascii") as log:
+        words = ["h2load", "--h1", "-n", count, "-c", connections, f"--log-file={log.name}", f"http://127.0.0.1:{port}{path}"]
+        done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        statuses = collections.Counter(int(line.split()[1]) for line in log)
+    if done.returncode or statuses.total() != count or -1 in statuses:
+        raise RuntimeError(f"h2load: {statuses}\n{done.stdout[-2000:]}")
+    return statuses
+
+
 def wrk(port, path="/", seconds=2, connections=16, threads=1, headers=()):
-    """Loads a server: {status: how many answers}. Connections that break, since their worker was killed, are made again."""
+    """Loads a server: {status: how many answers}. Connections that break, since their worker was killed, are made again. At the
+    end wrk goes away, with a request in progress on each connection: the server may still count what nobody saw answered."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua", encoding="ascii") as script:
         script.write(WRK)
         script.flush()

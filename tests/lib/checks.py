@@ -15,6 +15,7 @@ import traceback
 
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
 MOST_PRINTED = 50
+PATIENCE_SECONDS = 120
 
 
 def seed():
@@ -62,6 +63,15 @@ def in_time(attempt, lengths=(1, 3, 12)):
         if attempt(scale) is not False:
             return
     raise RuntimeError("this machine holds its processes up for too long")
+
+
+def until(what, condition):
+    """Waits until condition() is true, for as long as a busy machine may need. What never happens is a failure of the test."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > end:
+            raise RuntimeError(f"never happened: {what}")
+        time.sleep(0.01)
 
 
 def run_one(check, test):
