@@ -1,6 +1,7 @@
 /* The API of the server: JSON in both directions, and a token if the server needs one. */
 
 import { at, say } from "./dom.js";
+import { t } from "./language.js";
 
 const TOKEN = "weir-token";
 const PATIENCE_MS = 8000;
@@ -8,7 +9,7 @@ const PATIENCE_MS = 8000;
 /* The server answered with an error. */
 export class Refused extends Error {
   constructor(status, problem) {
-    super(problem.detail || problem.title || `the server answered ${status}`);
+    super(problem.detail || problem.title || t("answered", { status }));
     this.status = status;
   }
 }
@@ -19,7 +20,7 @@ export class Unreachable extends Error {}
 /* No token was given. */
 export class NoToken extends Error {
   constructor() {
-    super("the server needs a token");
+    super(t("needsToken"));
   }
 }
 
@@ -87,7 +88,7 @@ async function send(method, path, body) {
       signal: AbortSignal.timeout(PATIENCE_MS),
     });
   } catch (error) {
-    throw new Unreachable(error.name === "TimeoutError" ? "no answer in time" : "no connection");
+    throw new Unreachable(t(error.name === "TimeoutError" ? "noAnswer" : "noConnection"));
   }
 }
 
@@ -96,7 +97,7 @@ async function decode(response) {
     const answer = await response.json();
     return answer !== null && typeof answer === "object" ? answer : {};
   } catch {
-    if (response.ok) throw new Unreachable("the answer is incomplete");
+    if (response.ok) throw new Unreachable(t("incomplete"));
     return {};
   }
 }
@@ -114,7 +115,7 @@ export async function call(method, path, body) {
     const answer = await decode(response);
     if (lacksToken(response.status, answer)) {
       if (declined) throw new NoToken();
-      if (token === used) await ask(used === null ? "" : `The server does not accept this token: ${answer.detail || "unauthorized"}.`);
+      if (token === used) await ask(used === null ? "" : t("badToken", { why: answer.detail || t("unauthorized") }));
       continue;
     }
     if (!response.ok && !(response.status === 429 && "allowed" in answer)) {

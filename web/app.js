@@ -4,6 +4,7 @@ import { askAgain } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
 import { inspector, startInspector } from "./inspector.js";
 import { keys, startKeys } from "./keys.js";
+import { onLanguage, setText, t } from "./language.js";
 import { live, onLive, setPaused, start } from "./live.js";
 import { overview, startOverview } from "./overview.js";
 import { playground, startPlayground } from "./playground.js";
@@ -18,6 +19,10 @@ function place() {
   return { name: views[name] ? name : "overview", words: new URLSearchParams(rest.join("?")) };
 }
 
+function showTitle(name) {
+  document.title = name === "overview" ? "weir" : `${at(`${name}-title`).textContent} – weir`;
+}
+
 function go(event) {
   const { name, words } = place();
   for (const view of Object.keys(views)) at(`view-${view}`).hidden = view !== name;
@@ -25,9 +30,8 @@ function go(event) {
     if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const heading = at(`${name}-title`);
-  document.title = name === "overview" ? "weir" : `${heading.textContent} – weir`;
-  if (event && name !== current) heading.focus({ preventScroll: true });
+  showTitle(name);
+  if (event && name !== current) at(`${name}-title`).focus({ preventScroll: true });
   if (event) scrollTo(0, 0);
   current = name;
   views[name].show(words);
@@ -36,11 +40,11 @@ function go(event) {
 /* ---- the state of the connection ---- */
 
 const STATES = {
-  starting: "Connecting",
-  live: "Live",
-  paused: "Paused",
-  lost: "No connection",
-  locked: "Locked",
+  starting: "stateStarting",
+  live: "stateLive",
+  paused: "statePaused",
+  lost: "stateLost",
+  locked: "stateLocked",
 };
 
 const notice = (tone, title, text, ...more) =>
@@ -57,23 +61,23 @@ function showNotices() {
   if (list.join() === notices) return;
   notices = list.join();
   const makers = {
-    lost: () => notice("bad", "The server does not answer.", "This page shows its last answer. It tries again every few seconds."),
-    locked: () => notice("warn", "The server needs a token.", "", h("button", {
+    lost: () => notice("bad", t("lostTitle"), t("lostText")),
+    locked: () => notice("warn", t("lockedTitle"), "", h("button", {
       type: "button",
       onclick: () => {
         askAgain();
         start();
       },
-    }, "Enter token")),
-    degraded: () => notice("warn", "The store is unreachable.", `Until ${live.stats.store.kind} is back, the local fallback decides, or what the policy says for this case.`),
+    }, t("enterToken"))),
+    degraded: () => notice("warn", t("degradedTitle"), t("degradedText", { store: live.stats.store.kind })),
   };
   fill(at("notices"), list.map((name) => makers[name]()));
 }
 
 function showState() {
-  say(at("state-text"), STATES[live.state]);
+  setText(at("state-text"), STATES[live.state]);
   at("state").setAttribute("data-state", live.state);
-  say(at("pause"), live.paused ? "Resume" : "Pause");
+  setText(at("pause"), live.paused ? "resume" : "pause");
   if (live.stats) say(at("version"), live.stats.version);
   showNotices();
 }
@@ -84,6 +88,11 @@ startKeys();
 startInspector();
 startPlayground();
 onLive(showState);
+onLanguage(() => {
+  notices = "";
+  showNotices();
+  showTitle(current);
+});
 at("pause").addEventListener("click", () => setPaused(!live.paused));
 at("skip").addEventListener("click", (event) => {
   event.preventDefault();

@@ -2,7 +2,8 @@
  * All plots share one scale and one cursor. */
 
 import { h, s, say } from "./dom.js";
-import { count, span, time } from "./format.js";
+import { count, span, tick, time } from "./format.js";
+import { t } from "./language.js";
 import { linear, ticks, timeTicks } from "./scale.js";
 
 const MARGIN = { left: 40, right: 10, top: 22, bottom: 20 };
@@ -69,9 +70,9 @@ export class Bars {
 
   spoken() {
     const { limit } = this;
-    const worst = limit.rules.map((rule) => `at most ${count(rule.most)} in any ${span(rule.span)}`).join(", ");
-    return `${limit.limit}: of ${count(limit.requests)} requests ${count(limit.admitted)} admitted, ${count(limit.denied)} denied, ` +
-      `${count(limit.delayed)} delayed; ${worst}. Arrow keys read the bins.`;
+    const worst = limit.rules.map((rule) => t("plotWorst", { n: count(rule.most), span: span(rule.span) })).join(t("listJoin"));
+    const [requests, admitted, denied, delayed] = [limit.requests, limit.admitted, limit.denied, limit.delayed].map(count);
+    return t("plotSpoken", { limit: limit.limit, requests, admitted, denied, delayed, worst });
   }
 
   draw() {
@@ -110,7 +111,7 @@ export class Bars {
     const end = answer.bin * answer.arrivals.length;
     for (const mark of timeTicks(end, right < 420 ? 4 : 6)) {
       const anchor = mark === 0 ? "start" : this.x(mark) > right - 20 ? "end" : "middle";
-      parts.push(s("text", { x: this.x(mark), y: bottom + 15, "text-anchor": anchor }, mark === 0 ? "0" : span(mark)));
+      parts.push(s("text", { x: this.x(mark), y: bottom + 15, "text-anchor": anchor }, mark === 0 ? "0" : tick(mark)));
     }
     for (const rule of limit.rules) {
       if (rule.first_edge === undefined || end / rule.span > EDGES_MOST) continue;
@@ -129,7 +130,7 @@ export class Bars {
     const left = this.x(Math.min(rule.most_from, end));
     const right = this.x(Math.min(rule.most_from + rule.span, end));
     const top = MARGIN.top - 10;
-    const text = `${count(rule.most)} in ${span(rule.span)}`;
+    const text = t("crowd", { n: count(rule.most), span: span(rule.span) });
     const middle = Math.min(Math.max((left + right) / 2, MARGIN.left + 45), this.box.right - 45);
     this.crowd.setAttribute("class", rule.most > rule.count ? "crowd is-over" : "crowd");
     this.crowd.replaceChildren(
@@ -156,8 +157,9 @@ export class Bars {
   words(i) {
     const { answer, limit } = this;
     const denied = limit.arrivals[i] - limit.admitted_bins[i];
-    const waited = limit.waited_bins[i] > 0 ? ` (${count(limit.waited_bins[i])} after a wait)` : "";
-    return `${time(i * answer.bin)}: ${count(limit.arrivals[i])} arrived, ${count(limit.ahead_bins[i])} went ahead${waited}, ${count(denied)} denied`;
+    const waited = limit.waited_bins[i] > 0 ? t("binWaited", { n: count(limit.waited_bins[i]) }) : "";
+    const [arrived, ahead] = [limit.arrivals[i], limit.ahead_bins[i]].map(count);
+    return t("binWords", { time: time(i * answer.bin), arrived, ahead, waited, denied: count(denied) });
   }
 
   show(i) {

@@ -1,5 +1,7 @@
 /* Elements from code. Text is always inserted as text: keys and names can come from strangers. */
 
+import { spoken } from "./language.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function dress(element, attributes) {
@@ -37,9 +39,9 @@ export function fill(element, ...children) {
 
 const drawn = new WeakMap();
 
-/* Fills the element again only if its content has changed. */
+/* Fills the element again only if its content or the language has changed. */
 export function fillWhen(element, facts, make) {
-  const key = JSON.stringify(facts);
+  const key = JSON.stringify([spoken(), facts]);
   if (drawn.get(element) === key) return;
   drawn.set(element, key);
   fill(element, make());

@@ -1,5 +1,7 @@
 /* Numbers and times as people read them. */
 
+import { t } from "./language.js";
+
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 /* 1,234,567 */
@@ -21,12 +23,12 @@ export function short(number) {
 }
 
 export function percent(part, whole) {
-  if (!(whole > 0)) return "0 %";
+  if (!(whole > 0)) return t("percent", { n: 0 });
   const share = (100 * part) / whole;
-  if (share === 0 || share === 100) return `${share} %`;
-  if (share < 0.1) return "< 0.1 %";
-  if (share > 99.9) return "> 99.9 %";
-  return `${share.toFixed(share < 10 || share > 90 ? 1 : 0)} %`;
+  if (share === 0 || share === 100) return t("percent", { n: share });
+  if (share < 0.1) return t("percentBelow", { n: 0.1 });
+  if (share > 99.9) return t("percentAbove", { n: 99.9 });
+  return t("percent", { n: share.toFixed(share < 10 || share > 90 ? 1 : 0) });
 }
 
 export function bytes(number) {
@@ -39,15 +41,15 @@ export function bytes(number) {
   return `${Number(number.toFixed(number < 10 && i > 0 ? 1 : 0))} ${units[i]}`;
 }
 
-const parts = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+const parts = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
 /* Seconds in two units: "12 µs", "3.4 ms", "4.2 s", "3 m 20 s", "2 d 3 h"; null means never. */
 export function time(seconds) {
-  if (seconds === null || seconds === undefined) return "never";
-  if (seconds <= 0) return "0 s";
+  if (seconds === null || seconds === undefined) return t("never");
+  if (seconds <= 0) return `0 ${t("second")}`;
   if (seconds < 0.0009995) return `${digits(seconds * 1e6)} µs`;
   if (seconds < 0.9995) return `${digits(seconds * 1e3)} ms`;
-  if (seconds < 59.95) return `${digits(seconds)} s`;
+  if (seconds < 59.95) return `${digits(seconds)} ${t("second")}`;
   let rest = Math.round(seconds);
   const shown = [];
   for (const [unit, size] of parts) {
@@ -55,7 +57,7 @@ export function time(seconds) {
     rest -= whole * size;
     if (whole > 0 || shown.length > 0) shown.push([whole, unit]);
   }
-  return shown.slice(0, 2).filter(([whole]) => whole > 0).map(([whole, unit]) => `${whole} ${unit}`).join(" ");
+  return shown.slice(0, 2).filter(([whole]) => whole > 0).map(([whole, unit]) => `${whole} ${t(unit)}`).join(" ");
 }
 
 function digits(number) {
@@ -64,13 +66,25 @@ function digits(number) {
 
 /* A span of a limit, exact and always with its number: "1 m". */
 export function span(seconds) {
+  if (seconds < 0.0009995) return `${digits(seconds * 1e6)} ${t("microsecond")}`;
+  if (seconds < 1) return `${digits(seconds * 1e3)} ${t("millisecond")}`;
+  return split(seconds).map(([whole, unit]) => `${whole} ${t(unit)}`).join(" ");
+}
+
+/* The same on an axis, as short as possible: "1 m 30 s". */
+export function tick(seconds) {
   if (seconds < 1) return time(seconds);
+  return split(seconds).map(([whole, unit]) => t(`${unit}Tick`, { n: whole })).join(t("tickJoin"));
+}
+
+/* [[1, "minute"], [30, "second"]] */
+function split(seconds) {
   let rest = Math.round(seconds * 1e6) / 1e6;
   const shown = [];
   for (const [unit, size] of parts) {
-    const whole = unit === "s" ? rest : Math.floor(rest / size);
+    const whole = unit === "second" ? rest : Math.floor(rest / size);
     rest = Number((rest - whole * size).toFixed(6));
-    if (whole > 0) shown.push(`${whole} ${unit}`);
+    if (whole > 0) shown.push([whole, unit]);
   }
-  return shown.join(" ");
+  return shown;
 }

@@ -3,6 +3,7 @@
 import { post, Refused, Unreachable } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
 import { count, time } from "./format.js";
+import { onLanguage, t, told } from "./language.js";
 import { looking, onLive } from "./live.js";
 import { guessQuestion, readName } from "./names.js";
 import { limitOf, policyNames } from "./policies.js";
@@ -15,6 +16,9 @@ let mistaken = false; /* the form has a mistake; the last valid question is stil
 let rows = []; /* of the table, updated in place */
 let shape = "";
 let keys = new Map(); /* of the visible answer: what a reset can forget */
+let last = null; /* the visible answer */
+let wrong = null; /* the visible error */
+let done = () => ""; /* makes what the last action says */
 
 const form = () => at("inspect-form");
 const mode = () => form().elements.mode.value;
@@ -53,9 +57,9 @@ const place = () => new URLSearchParams(location.hash.split("?").slice(1).join("
 /* ---- the question ---- */
 
 class Mistake extends Error {
-  constructor(field, message) {
-    super(message);
-    this.field = field;
+  constructor(field, name, values) {
+    super(name);
+    Object.assign(this, { field, words: () => t(name, values) });
   }
 }
 
@@ -64,15 +68,15 @@ function attributes(text) {
   text.split("\n").forEach((line, i) => {
     if (line.trim() === "") return;
     const cut = line.indexOf("=");
-    if (cut < 1) throw new Mistake("attributes", `Invalid line ${i + 1} “${line.trim()}”: expected name=value, such as ip=192.0.2.7.`);
+    if (cut < 1) throw new Mistake("attributes", "invalidLine", { n: i + 1, line: line.trim() });
     found[line.slice(0, cut).trim()] = line.slice(cut + 1);
   });
-  if (Object.keys(found).length === 0) throw new Mistake("attributes", "Expected at least one line like ip=192.0.2.7.");
+  if (Object.keys(found).length === 0) throw new Mistake("attributes", "needLine");
   return found;
 }
 
 function keyOf(fields) {
-  if (fields.key.value === "") throw new Mistake("key", "Expected a key, such as user:42.");
+  if (fields.key.value === "") throw new Mistake("key", "needKey");
   return fields.binary.checked ? { key_base64: fields.key.value } : { key: fields.key.value };
 }
 
@@ -82,17 +86,17 @@ function question() {
   const body = {};
   if (mode() === "limit") {
     Object.assign(body, keyOf(fields));
-    if (fields.limit.value.trim() === "") throw new Mistake("limit", "Expected a limit, such as token-bucket 10/s burst 20.");
+    if (fields.limit.value.trim() === "") throw new Mistake("limit", "needLimit");
     body.limit = fields.limit.value.trim();
   } else if (mode() === "policy") {
-    if (fields.policy.value === "") throw new Mistake("policy", "Expected a policy, but the server has no policies.");
+    if (fields.policy.value === "") throw new Mistake("policy", "needPolicy");
     Object.assign(body, { policy: fields.policy.value }, keyOf(fields));
   } else {
     if (fields.scope.value !== "") body.policy = fields.scope.value;
     body.attributes = attributes(fields.attributes.value);
   }
   const cost = fields.cost.value.trim();
-  if (!/^\d{1,13}$/.test(cost)) throw new Mistake("cost", `Invalid cost “${cost}”: expected a whole number, 0 to 1000000000000.`);
+  if (!/^\d{1,13}$/.test(cost)) throw new Mistake("cost", "invalidCost", { cost });
   if (cost !== "1") body.cost = Number(cost);
   return body;
 }
@@ -132,11 +136,16 @@ function showMode() {
   }
 }
 
+function showError(error) {
+  const place = at("inspect-error");
+  wrong = error;
+  say(place, error ? (error.words ? error.words() : error.message) : "");
+  place.hidden = !error;
+}
+
 function complain(error) {
   for (const field of form().querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
-  const place = at("inspect-error");
-  say(place, error ? error.message : "");
-  place.hidden = !error;
+  showError(error);
   mistaken = error instanceof Mistake;
   if (mistaken) {
     const field = form().elements[error.field];
@@ -148,21 +157,24 @@ function complain(error) {
 /* ---- the answer ---- */
 
 const verdicts = {
-  allow: ["allowed", "Allowed by an allow list. Nothing is charged."],
-  deny: ["denied", "Denied by a deny list."],
-  none: ["allowed", "Allowed: no policy applies. Nothing is charged."],
+  allow: ["allowed", "allowListed"],
+  deny: ["denied", "denyListed"],
+  none: ["allowed", "noPolicyApplies"],
 };
 
 function verdict(answer, cost) {
-  if (verdicts[answer.verdict]) return verdicts[answer.verdict];
-  const what = cost === 1 ? "A request" : `A request of cost ${count(cost)}`;
+  if (verdicts[answer.verdict]) {
+    const [tone, name] = verdicts[answer.verdict];
+    return [tone, t(name)];
+  }
+  const what = cost === 1 ? t("oneRequest") : t("requestOfCost", { cost: count(cost) });
   if (answer.allowed) {
     return answer.delay > 0
-      ? ["waits", `${what} would go ahead after ${time(answer.delay)}.`] : ["allowed", `${what} would be allowed.`];
+      ? ["waits", t("wouldWait", { what, time: time(answer.delay) })] : ["allowed", t("wouldAllow", { what })];
   }
   return answer.retry_after === null
-    ? ["denied", `${what} would never be allowed: it costs more than the limit.`]
-    : ["denied", `${what} would be denied. It would be allowed in ${time(answer.retry_after)}.`];
+    ? ["denied", t("wouldNever", { what })]
+    : ["denied", t("wouldDeny", { what, time: time(answer.retry_after) })];
 }
 
 /* One limit: what it is, and below it its state. */
@@ -179,19 +191,19 @@ class LimitRow {
         h("code", { class: "limit-code" }, limit.text),
         h("span", { class: "limit-words" },
           limit.policy ? `${limit.policy} / ${limit.name} ` : null,
-          limit.shadow ? [h("span", { class: "tag tag-shadow" }, "shadow"), " "] : null,
-          "key ", h("code", {}, key)),
-        h("span", { class: "limit-words quiet" }, limit.meaning || ""))),
+          limit.shadow ? [h("span", { class: "tag tag-shadow" }, t("shadow")), " "] : null,
+          t("keyWord").trimStart(), h("code", {}, key)),
+        h("span", { class: "limit-words quiet" }, told(limit.meaning || "")))),
       h("tr", {},
         h("td", { class: "left" }, this.left, h("span", { class: "meter", "aria-hidden": "true" }, this.bar)),
         this.says, this.retry, this.reset));
   }
 
   show(limit) {
-    say(this.left, `${count(limit.remaining)} of ${count(limit.limit)}`);
+    say(this.left, t("ofLimit", { n: count(limit.remaining), limit: count(limit.limit) }));
     this.bar.style.width = `${limit.limit > 0 ? Math.min(100, (100 * limit.remaining) / limit.limit) : 0}%`;
-    const wait = limit.delay > 0 ? `after ${time(limit.delay)}` : "allowed";
-    say(this.says, limit.allowed ? wait : limit.shadow ? "would deny" : "denied");
+    const wait = limit.delay > 0 ? t("saysAfter", { time: time(limit.delay) }) : t("allowedWord");
+    say(this.says, limit.allowed ? wait : t(limit.shadow ? "saysShadow" : "deniedWord"));
     this.says.className = `says ${limit.allowed ? (limit.delay > 0 ? "ink-waited" : "ink-allowed") : limit.shadow ? "ink-shadow" : "ink-denied"}`;
     say(this.retry, limit.allowed ? "–" : time(limit.retry_after));
     say(this.reset, limit.reset_after === 0 ? "–" : time(limit.reset_after));
@@ -199,6 +211,7 @@ class LimitRow {
 }
 
 function showAnswer(answer) {
+  last = answer;
   const [tone, words] = verdict(answer, asked.cost ?? 1);
   at("inspect-result").hidden = false;
   say(at("verdict"), words);
@@ -248,17 +261,26 @@ function keysOf(limits) {
   return found;
 }
 
+function showDone(words = () => "") {
+  done = words;
+  say(at("done"), done());
+}
+
+function takenWords(decision) {
+  if (!decision.allowed) return t(decision.retry_after === null ? "takeNever" : "takeDenied", { time: time(decision.retry_after) });
+  const left = decision.remaining !== undefined ? t("takenLeft", { n: count(decision.remaining) }) : "";
+  const after = decision.delay > 0 ? t("takenAfter", { time: time(decision.delay) }) : "";
+  return t("taken", { after, left });
+}
+
 async function take() {
   const body = asked;
   try {
     const decision = await post("v1/take", body);
-    const left = decision.remaining !== undefined ? `, ${count(decision.remaining)} left` : "";
-    const after = decision.delay > 0 ? ` after ${time(decision.delay)}` : "";
-    say(at("done"), decision.allowed
-      ? `Taken: allowed${after}${left}.` : `Denied. Nothing was charged. Retry in ${time(decision.retry_after)}.`);
+    showDone(() => takenWords(decision));
     complain(null);
   } catch (error) {
-    say(at("done"), "");
+    showDone();
     complain(error);
   }
   if (asked === body) await ask(body);
@@ -279,10 +301,10 @@ async function reset() {
   try {
     let there = false;
     for (const text of chosen) there = (await post("v1/reset", keys.get(text))).reset || there;
-    say(at("done"), chosen.length === 0 ? "" : there ? "Reset done." : "Nothing to reset: there was no state.");
+    showDone(chosen.length === 0 ? undefined : () => t(there ? "resetDone" : "resetNothing"));
     complain(null);
   } catch (error) {
-    say(at("done"), "");
+    showDone();
     complain(error);
   }
   if (asked === body) await ask(body);
@@ -292,7 +314,7 @@ async function reset() {
 
 function submit(event) {
   event.preventDefault();
-  say(at("done"), "");
+  showDone();
   try {
     asked = question();
   } catch (error) {
@@ -310,7 +332,7 @@ async function fillPolicies() {
   const fields = form().elements;
   for (const select of [fields.policy, fields.scope]) {
     const chosen = select.value;
-    fill(select, select === fields.scope ? h("option", { value: "" }, "All matching policies") : null,
+    fill(select, select === fields.scope ? h("option", { value: "", "data-t": "allMatching" }, t("allMatching")) : null,
       names.map((name) => h("option", { value: name }, name)));
     if (names.includes(chosen)) select.value = chosen;
   }
@@ -325,7 +347,7 @@ async function arrive(words) {
     showMode();
     return;
   }
-  say(at("done"), "");
+  showDone();
   try {
     const body = words.has("policy") ? await questionIn(words) : null;
     if (at("view-inspector").hidden) return;
@@ -352,6 +374,12 @@ export function startInspector() {
   at("reset").addEventListener("click", confirmReset);
   at("reset-dialog").addEventListener("close", () => at("reset-dialog").returnValue === "reset" && reset());
   onLive(() => show());
+  onLanguage(() => {
+    shape = "";
+    if (last && asked) showAnswer(last);
+    showError(wrong);
+    showDone(done);
+  });
   showMode();
 }
 

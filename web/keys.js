@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
 import { short } from "./format.js";
 import { inspectLink } from "./inspector.js";
+import { onLanguage, t } from "./language.js";
 import { looking, onLive } from "./live.js";
 import { labelOf } from "./names.js";
 
@@ -15,11 +16,12 @@ let readAt = -Infinity;
 let reading = false;
 let lists = new Map(); /* policy and kind → List */
 let names = "";
+let last = null; /* the answer on the page */
 
 const idOf = (entry) => (entry.key_base64 !== undefined ? `b ${entry.key_base64}` : `k ${entry.key}`);
 
 /* Without a policy: the request named its limits itself. */
-const titleOf = (policy) => policy || "Limits in requests";
+const titleOf = (policy) => policy || t("limitsInRequests");
 
 class Row {
   constructor(policy, entry) {
@@ -35,7 +37,7 @@ class Row {
 
   show(rate, most) {
     this.bar.style.width = `${most > 0 ? Math.max(0.5, (100 * rate) / most).toFixed(1) : 0}%`;
-    say(this.figure, `${short(rate)}/s`);
+    say(this.figure, t("rate", { n: short(rate) }));
   }
 }
 
@@ -44,7 +46,7 @@ class List {
     this.policy = policy;
     this.rows = new Map();
     this.items = h("ol", { class: `keys keys-${kind}` });
-    this.note = h("p", { class: "quiet" }, kind === "denied" ? "No key is denied." : "No keys yet.");
+    this.note = h("p", { class: "quiet" }, t(kind === "denied" ? "noneDenied" : "noKeysYet"));
   }
 
   held() {
@@ -75,22 +77,23 @@ function card(policy, index) {
   const hottest = new List(policy.name, "hottest");
   const denied = new List(policy.name, "denied");
   const shadow = new List(policy.name, "denied");
-  shadow.part = h("div", { hidden: true }, h("h4", {}, "Would be denied by shadow limits"), shadow.items);
+  shadow.part = h("div", { hidden: true }, h("h4", {}, t("wouldBeDenied")), shadow.items);
   lists.set(policy.name, { hottest, denied, shadow });
   return h("article", { class: "card", "aria-labelledby": id },
     h("h3", { id }, titleOf(policy.name)),
     h("div", { class: "halves" },
-      h("div", {}, h("h4", {}, "Hottest"), hottest.items, hottest.note),
-      h("div", {}, h("h4", {}, "Most denied"), denied.items, denied.note), shadow.part));
+      h("div", {}, h("h4", {}, t("hottest")), hottest.items, hottest.note),
+      h("div", {}, h("h4", {}, t("mostDenied")), denied.items, denied.note), shadow.part));
 }
 
 function showAnswer(answer) {
+  last = answer;
   const wanted = at("keys-policy").value;
   const all = answer.policies;
   const known = JSON.stringify(all.map((policy) => policy.name));
   if (known !== names) {
     names = known;
-    fill(at("keys-policy"), h("option", { value: "" }, "All policies"),
+    fill(at("keys-policy"), h("option", { value: "" }, t("allPolicies")),
       all.map((policy) => h("option", { value: JSON.stringify(policy.name), selected: JSON.stringify(policy.name) === wanted }, titleOf(policy.name))));
     at("keys-policy-row").hidden = all.length < 2;
     build(all);
@@ -104,8 +107,8 @@ function showAnswer(answer) {
     shown.shadow.part.hidden = shown.shadow.rows.size === 0;
   }
   let note = "";
-  if (all.length === 0) note = "No keys yet: there were no requests.";
-  else if (wanted === "" && all.length > SHOWN_MOST) note = `The first ${SHOWN_MOST} of ${all.length} policies. Select one to see others.`;
+  if (all.length === 0) note = t("noRequests");
+  else if (wanted === "" && all.length > SHOWN_MOST) note = t("firstOfKeys", { n: SHOWN_MOST, all: all.length });
   say(at("keys-note"), note);
 }
 
@@ -123,7 +126,7 @@ async function read() {
   try {
     showAnswer(await get("v1/top"));
   } catch (error) {
-    say(at("keys-note"), `Cannot read the keys: ${error.message}.`);
+    say(at("keys-note"), t("cannotReadKeys", { why: error.message }));
   }
   reading = false;
 }
@@ -139,6 +142,10 @@ export function startKeys() {
     read();
   });
   onLive(show);
+  onLanguage(() => {
+    names = "";
+    if (last) showAnswer(last);
+  });
 }
 
 export const keys = { show };

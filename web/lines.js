@@ -1,6 +1,7 @@
 /* Lines over the last minutes: the large charts and the sparklines. Gaps stay gaps. */
 
 import { h, s, say } from "./dom.js";
+import { t } from "./language.js";
 import { decades, linear, ticks, timeTicks } from "./scale.js";
 
 const GAP_S = 6; /* points further apart are not joined, unless they stand for more; polls come every second, or every five seconds when retrying */
@@ -47,11 +48,11 @@ function under(path, bottom) {
 }
 
 /*
- * A chart in `host`. series: [{name, label}], drawn with the class "line-NAME"; format: makes the text of a value;
- * log: decades instead of a linear scale; times: whether the axis has them; spoken: what it is called.
+ * A chart in `host`. series: [{name, label}], drawn with the class "line-NAME", label makes what it is called; format: makes
+ * the text of a value; log: decades instead of a linear scale; times: whether the axis has them.
  */
 export class Lines {
-  constructor(host, { series, format, log = false, times = true, seconds, spoken }) {
+  constructor(host, { series, format, log = false, times = true, seconds }) {
     Object.assign(this, { host, series, format, log, times, seconds, points: [], cursor: null, peers: [] });
     this.foot = times ? 20 : 6;
     this.grid = s("g", { class: "grid" });
@@ -59,7 +60,7 @@ export class Lines {
     this.paths = series.map(({ name }) => s("path", { class: `line line-${name}` }));
     this.rule = s("line", { class: "cursor", visibility: "hidden" });
     this.dots = series.map(({ name }) => s("circle", { class: `dot dot-${name}`, r: 3.5, visibility: "hidden" }));
-    this.svg = s("svg", { role: "img", "aria-label": spoken }, this.grid, this.area, ...this.paths, this.rule, ...this.dots);
+    this.svg = s("svg", { role: "img" }, this.grid, this.area, ...this.paths, this.rule, ...this.dots);
     this.readout = h("p", { class: "readout", hidden: true });
     host.append(this.svg, this.readout);
     const point = (clientX) => [this, ...this.peers].forEach((chart) => chart.point(clientX));
@@ -106,7 +107,7 @@ export class Lines {
     const narrow = right < 380;
     for (const ago of this.times ? timeTicks(this.seconds, narrow ? 3 : 4) : []) {
       const x = this.x((this.now ?? 0) - ago);
-      const text = ago === 0 ? "now" : ago < 60 ? `−${ago} s` : `−${ago / 60} min`;
+      const text = ago === 0 ? t("now") : ago < 60 ? t("secondsBack", { n: ago }) : t("minutesBack", { n: ago / 60 });
       const anchor = ago === 0 ? "end" : ago === this.seconds ? "start" : "middle";
       parts.push(s("text", { x, y: bottom + 15, "text-anchor": anchor }, text));
     }
@@ -139,14 +140,14 @@ export class Lines {
     this.rule.setAttribute("y1", MARGIN.top);
     this.rule.setAttribute("y2", this.host.clientHeight - this.foot);
     const ago = Math.max(0, Math.round(this.now - best.point.t));
-    const words = [ago < 120 ? `${ago} s ago` : `${Math.round(ago / 60)} min ago`];
+    const words = [ago < 120 ? t("secondsAgo", { n: ago }) : t("minutesAgo", { n: Math.round(ago / 60) })];
     this.series.forEach(({ name, label }, i) => {
       const value = best.point[name];
       if (value === null || value === undefined) return;
       this.dots[i].setAttribute("cx", x);
       this.dots[i].setAttribute("cy", this.y(value));
       this.dots[i].setAttribute("visibility", "visible");
-      words.push(`${label} ${this.format(value)}`);
+      words.push(`${label()} ${this.format(value)}`);
     });
     say(this.readout, words.join("  ·  "));
     const left = Math.min(Math.max(x - this.readout.offsetWidth / 2, 0), this.host.clientWidth - this.readout.offsetWidth);

@@ -2,15 +2,16 @@
 
 import { at, fill, fillWhen, h, say } from "./dom.js";
 import { bytes, count, percent, short, time } from "./format.js";
+import { onLanguage, setText, t } from "./language.js";
 import { Lines } from "./lines.js";
 import { live, onLive } from "./live.js";
 import { joined } from "./past.js";
 
 /* What the charts show, in seconds, and what a row of the table stands for. */
 const RANGES = {
-  120: { words: "two minutes", step: 10, stepWords: "ten seconds" },
-  900: { words: "15 minutes", step: 60, stepWords: "a minute" },
-  3600: { words: "hour", step: 300, stepWords: "five minutes" },
+  120: { words: "last2m", step: 10, caption: "averaged10s" },
+  900: { words: "last15m", step: 60, caption: "averaged1m" },
+  3600: { words: "last1h", step: 300, caption: "averaged5m" },
 };
 
 let range = 120;
@@ -22,10 +23,11 @@ const shown = (value, format) => (value === null || value === undefined ? "–" 
 function spoken(points, series) {
   const part = ({ name, label }) => {
     const values = points.map((point) => point[name]).filter((value) => value !== null);
-    if (values.length === 0) return `${label}: nothing yet`;
-    return `${label}: now ${short(values.at(-1))} per second, between ${short(Math.min(...values))} and ${short(Math.max(...values))}`;
+    if (values.length === 0) return t("spokenNothing", { label: label() });
+    const [now, least, most] = [values.at(-1), Math.min(...values), Math.max(...values)].map(short);
+    return t("spokenRange", { label: label(), now, least, most });
   };
-  return `The last ${RANGES[range].words}. ${series.map(part).join(". ")}.`;
+  return t("spokenChart", { last: t(RANGES[range].words), parts: series.map(part).join(t("spokenJoin")) });
 }
 
 function showTiles(stats, last) {
@@ -33,17 +35,18 @@ function showTiles(stats, last) {
   say(at("rate-allowed"), shown(last && last.allowed, short));
   say(at("rate-denied"), shown(last && last.denied, short));
   say(at("rate-shadow"), shown(last && last.shadow, short));
-  say(at("total-allowed"), `${count(totals.allowed)} in total`);
+  say(at("total-allowed"), t("inTotal", { n: count(totals.allowed) }));
   const sum = last ? (last.allowed || 0) + (last.denied || 0) : 0;
-  say(at("total-denied"), sum > 0 ? `${percent(last.denied || 0, sum)} of decisions, ${count(totals.denied)} in total` : `${count(totals.denied)} in total`);
-  say(at("total-shadow"), `${count(totals.shadow_denied)} in total, not enforced`);
+  const denied = count(totals.denied);
+  say(at("total-denied"), sum > 0 ? t("shareInTotal", { share: percent(last.denied || 0, sum), n: denied }) : t("inTotal", { n: denied }));
+  say(at("total-shadow"), t("notEnforced", { n: count(totals.shadow_denied) }));
   const latency = stats.latency || {};
   const quiet = !(latency.count > 0);
   say(at("tile-p99"), quiet ? "–" : time(latency.p99));
-  say(at("tile-p50"), quiet ? "no recent decisions" : `median ${time(latency.p50)}`);
+  say(at("tile-p50"), quiet ? t("noDecisions") : t("median", { time: time(latency.p50) }));
   say(at("tile-open"), count(stats.connections.open));
   say(at("tile-refused"), stats.connections.refused > 0
-    ? `${count(stats.connections.refused)} refused` : `${count(stats.connections.accepted)} accepted`);
+    ? t("refusedCount", { n: count(stats.connections.refused) }) : t("acceptedCount", { n: count(stats.connections.accepted) }));
 }
 
 function showLatency(stats) {
@@ -72,29 +75,29 @@ const figure = (label, value, note, warn) =>
 
 function zoneParts(zone, kind) {
   if (!zone) {
-    return [h("p", { class: "quiet" }, `The state is kept in ${kind || "another server"}. Ask that server how full it is.`)];
+    return [h("p", { class: "quiet" }, t("storeElsewhere", { store: kind || t("anotherServer") }))];
   }
   const alive = zone.evicted_unused + zone.evicted_soonest;
-  const states = `${count(zone.keys)} of ${count(zone.capacity)} (${percent(zone.keys, zone.capacity)})`;
-  const large = `${bytes(zone.large_used)} of ${bytes(zone.large_bytes)}`;
+  const states = t("countOfShare", { n: count(zone.keys), most: count(zone.capacity), share: percent(zone.keys, zone.capacity) });
+  const large = t("countOf", { n: bytes(zone.large_used), most: bytes(zone.large_bytes) });
   return [
-    meter("States", zone.keys, zone.capacity, states),
-    zone.large_bytes > 0 ? meter("Logs, windows, leases", zone.large_used, zone.large_bytes, large) : null,
+    meter(t("states"), zone.keys, zone.capacity, states),
+    zone.large_bytes > 0 ? meter(t("largeStates"), zone.large_used, zone.large_bytes, large) : null,
     h("dl", { class: "pairs" },
-      figure("Evicted, expired", count(zone.evicted_fresh), "changes nothing"),
-      figure("Evicted in use", count(zone.evicted_unused), "in use", zone.evicted_unused > 0),
-      figure("Evicted in use", count(zone.evicted_soonest), "while denied", zone.evicted_soonest > 0),
-      figure("Repairs", count(zone.repairs), "after a process died"),
-      figure("Size", bytes(zone.size), kind)),
+      figure(t("evictedExpired"), count(zone.evicted_fresh), t("changesNothing")),
+      figure(t("evictedInUse"), count(zone.evicted_unused), t("inUse"), zone.evicted_unused > 0),
+      figure(t("evictedInUse"), count(zone.evicted_soonest), t("whileDenied"), zone.evicted_soonest > 0),
+      figure(t("repairs"), count(zone.repairs), t("afterDeath")),
+      figure(t("size"), bytes(zone.size), kind)),
     alive > 0
-      ? h("p", { class: "hint" }, "States in use were evicted: those keys started again. Make the store larger.")
+      ? h("p", { class: "hint" }, t("evictedHint"))
       : null,
   ];
 }
 
 function showZone(stats) {
   const kind = stats.store ? stats.store.kind : "";
-  say(at("zone-title"), stats.zone ? "Zone" : "Store");
+  setText(at("zone-title"), stats.zone ? "zone" : "store");
   fillWhen(at("zone"), [stats.zone, kind], () => zoneParts(stats.zone, kind));
 }
 
@@ -103,32 +106,32 @@ function showTraffic(stats) {
   const connections = stats.connections;
   const uptime = time(Math.floor(stats.uptime));
   fillWhen(at("traffic"), [requests, connections, uptime, stats.version], () => [
-    figure("HTTP requests", count(requests.http || 0)),
-    figure("RESP commands", count(requests.resp || 0)),
-    figure("gRPC calls", count(requests.grpc || 0)),
-    figure("Connections open", count(connections.open)),
-    figure("Accepted", count(connections.accepted)),
-    figure("Refused", count(connections.refused), null, connections.refused > 0),
-    figure("Up for", uptime),
-    figure("Version", stats.version),
+    figure(t("httpRequests"), count(requests.http || 0)),
+    figure(t("respCommands"), count(requests.resp || 0)),
+    figure(t("grpcCalls"), count(requests.grpc || 0)),
+    figure(t("connectionsOpen"), count(connections.open)),
+    figure(t("accepted"), count(connections.accepted)),
+    figure(t("refused"), count(connections.refused), null, connections.refused > 0),
+    figure(t("upFor"), uptime),
+    figure(t("version"), stats.version),
   ]);
 }
 
 /* The chart as a table, in steps, while it is open. */
 function showTable(points, now) {
   if (!at("decisions-table").open) return;
-  const { step, stepWords } = RANGES[range];
-  const [size, unit] = step < 60 ? [1, "s"] : [60, "min"];
+  const { step, caption } = RANGES[range];
+  const [size, last, between] = step < 60 ? [1, "lastSeconds", "betweenSeconds"] : [60, "lastMinutes", "betweenMinutes"];
   const rows = [];
   for (let ago = 0; ago < range; ago += step) {
     const within = points.filter((point) => point.t <= now - ago && point.t > now - ago - step);
     const whole = within.length > 0 ? joined(within) : {};
     const mean = (name) => shown(whole[name], short);
-    const when = ago === 0 ? `last ${step / size} ${unit}` : `${ago / size} to ${(ago + step) / size} ${unit} ago`;
+    const when = ago === 0 ? t(last, { n: step / size }) : t(between, { from: ago / size, to: (ago + step) / size });
     rows.push(h("tr", {}, h("th", { scope: "row" }, when),
       ...["allowed", "denied", "shadow"].map((name) => h("td", { class: "num" }, mean(name)))));
   }
-  say(at("decisions-caption"), `Decisions per second, averaged over ${stepWords} each`);
+  setText(at("decisions-caption"), caption);
   fill(at("decisions-rows"), rows);
 }
 
@@ -142,24 +145,27 @@ function show() {
   showTraffic(live.stats);
   showTable(points, now);
   for (const chart of [decisions, denials, latencies]) chart.show(points, now);
-  const seen = points.filter((point) => point.t > now - range);
-  for (const chart of [decisions, denials]) chart.svg.setAttribute("aria-label", spoken(seen, chart.series));
-  latencies.svg.setAttribute("aria-label", `Decision latency over the last ${RANGES[range].words}; the figures are below`);
+  speak(points.filter((point) => point.t > now - range));
+}
+
+function speak(points) {
+  for (const chart of [decisions, denials]) chart.svg.setAttribute("aria-label", spoken(points, chart.series));
+  latencies.svg.setAttribute("aria-label", t("spokenLatency", { last: t(RANGES[range].words) }));
 }
 
 export function startOverview() {
   decisions = new Lines(at("decisions"), {
-    series: [{ name: "allowed", label: "allowed" }], format: short, seconds: range, times: false, spoken: "Allowed per second",
+    series: [{ name: "allowed", label: () => t("allowedWord") }], format: short, seconds: range, times: false,
   });
   denials = new Lines(at("denials"), {
-    series: [{ name: "denied", label: "denied" }, { name: "shadow", label: "denied by shadow limits" }],
-    format: short, seconds: range, spoken: "Denied per second",
+    series: [{ name: "denied", label: () => t("deniedWord") }, { name: "shadow", label: () => t("shadowWord") }],
+    format: short, seconds: range,
   });
   decisions.peers = [denials];
   denials.peers = [decisions];
   latencies = new Lines(at("latencies"), {
-    series: [{ name: "p50", label: "p50" }, { name: "p99", label: "p99" }, { name: "p999", label: "p99.9" }],
-    format: time, seconds: range, log: true, spoken: "Decision latency; the figures are below",
+    series: [{ name: "p50", label: () => "p50" }, { name: "p99", label: () => "p99" }, { name: "p999", label: () => "p99.9" }],
+    format: time, seconds: range, log: true,
   });
   at("decisions-table").addEventListener("toggle", show);
   at("range").addEventListener("change", (event) => {
@@ -167,7 +173,12 @@ export function startOverview() {
     for (const chart of [decisions, denials, latencies]) chart.seconds = range;
     show();
   });
+  speak([]);
   onLive(show);
+  onLanguage(() => {
+    speak([]);
+    show();
+  });
 }
 
 export const overview = { show };

@@ -5,6 +5,7 @@ import { post } from "./api.js";
 import { Bars, scaleOf } from "./bars.js";
 import { at, fill, h, say } from "./dom.js";
 import { bytes, count, percent, span, time } from "./format.js";
+import { onLanguage, setText, t, told } from "./language.js";
 import { presets } from "./presets.js";
 
 const LIMITS_MOST = 6;
@@ -20,6 +21,8 @@ const EMPTY = { rate: "10", burst: "50", every: "60", seconds: "60", keys: "1", 
 
 let plays = 0;
 let plots = [];
+let last = null; /* the visible answer */
+let wrong = null; /* the visible error */
 
 const form = () => at("play-form");
 const kind = () => form().elements.kind.value;
@@ -33,7 +36,7 @@ function limitInputs() {
 function addLimit(text, focus) {
   const input = h("input", { type: "text", name: "limit", spellcheck: "false", autocapitalize: "off", autocomplete: "off", maxlength: 1023, required: true });
   input.value = text;
-  const row = h("li", {}, input, h("button", { type: "button", class: "plain", onclick: () => removeLimit(row) }, "Remove"));
+  const row = h("li", {}, input, h("button", { type: "button", class: "plain", onclick: () => removeLimit(row), "data-t": "remove" }, t("remove")));
   at("play-limits").append(row);
   numberLimits();
   if (focus) input.focus();
@@ -49,8 +52,8 @@ function removeLimit(row) {
 function numberLimits() {
   const inputs = limitInputs();
   inputs.forEach((input, i) => {
-    input.setAttribute("aria-label", `Limit ${i + 1}`);
-    input.nextElementSibling.setAttribute("aria-label", `Remove limit ${i + 1}`);
+    input.setAttribute("aria-label", t("limitNumber", { n: i + 1 }));
+    input.nextElementSibling.setAttribute("aria-label", t("removeNumber", { n: i + 1 }));
     input.nextElementSibling.hidden = inputs.length === 1;
   });
   at("add-limit").disabled = inputs.length >= LIMITS_MOST;
@@ -61,9 +64,9 @@ function numberLimits() {
 function showKind() {
   const shown = new Set([...FIELDS[kind()], ...COMMON]);
   for (const part of form().querySelectorAll("[data-field]")) part.hidden = !shown.has(part.dataset.field);
-  say(at("rate-label"), kind() === "bursts" || kind() === "edge" ? "Steady background" : "Requests");
-  say(at("every-label"), kind() === "edge" ? "Window of" : "Every");
-  say(at("burst-label"), kind() === "edge" ? "On each side" : "At once");
+  setText(at("rate-label"), kind() === "bursts" || kind() === "edge" ? "background" : "requests");
+  setText(at("every-label"), kind() === "edge" ? "windowOf" : "every");
+  setText(at("burst-label"), kind() === "edge" ? "onEachSide" : "atOnce");
 }
 
 function setForm(load, limits, shared) {
@@ -90,9 +93,9 @@ function words() {
 }
 
 class Mistake extends Error {
-  constructor(field, message) {
-    super(message);
-    this.field = field;
+  constructor(field, name, values) {
+    super(name);
+    Object.assign(this, { field, words: () => t(name, values) });
   }
 }
 
@@ -103,9 +106,7 @@ function body(said) {
     const number = Number(value);
     if (name === "wait" && value.toLowerCase() === "any") load.wait = "any";
     else if (Number.isFinite(number)) load[name] = number;
-    else throw new Mistake(name, name === "wait"
-      ? `Invalid longest wait “${value}”: expected seconds or any; empty means the default of each limit.`
-      : `Invalid value “${value}”: expected a number.`);
+    else throw new Mistake(name, name === "wait" ? "invalidWait" : "invalidNumber", { value });
   }
   return { limits: said.getAll("limit"), load, ...(said.has("shared") ? { shared: true } : {}) };
 }
@@ -121,7 +122,8 @@ function blame(message) {
 function complain(error) {
   for (const field of form().querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
   const place = at("play-error");
-  say(place, error ? error.message : "");
+  wrong = error;
+  say(place, error ? (error.words ? error.words() : error.message) : "");
   place.hidden = !error;
   if (!error) return;
   const field = error instanceof Mistake ? form().elements[error.field] : blame(error.message);
@@ -142,14 +144,14 @@ function panel(answer, limit, scale, index) {
   return h("article", { class: "card panel", "aria-labelledby": id },
     h("h3", { id }, h("code", { class: "limit-code" }, limit.limit)),
     plot.element,
-    limit.rules.map((rule) => h("p", { class: "limit-words" }, rule.meaning, " ",
-      h("span", { class: "quiet" }, `Promise: ${rule.guarantee}.`))));
+    limit.rules.map((rule) => h("p", { class: "limit-words" }, told(rule.meaning), " ",
+      h("span", { class: "quiet" }, t("promise", { text: told(rule.guarantee) })))));
 }
 
 /* The most in any span of its period, and how many times the number in the limit that is. */
 function worst(rule) {
   const times = rule.most / rule.count;
-  return h("div", {}, h("strong", { class: "num" }, count(rule.most)), ` in ${span(rule.span)} `,
+  return h("div", {}, h("strong", { class: "num" }, count(rule.most)), t("inSpan", { span: span(rule.span) }),
     times > 1 ? h("span", { class: "tag tag-over" }, `${Number(times.toFixed(2))} ×`) : null);
 }
 
@@ -172,28 +174,29 @@ function row(limit) {
 }
 
 function summary(answer) {
-  const keys = answer.keys > 1 ? ` of ${count(answer.keys)} keys` : "";
-  const cost = answer.cost > 1 ? `, ${count(answer.cost)} each` : "";
-  return `${count(answer.requests)} requests${keys}${cost} in ${span(answer.seconds)}`;
+  const keys = answer.keys > 1 ? t("summaryKeys", { n: count(answer.keys) }) : "";
+  const cost = answer.cost > 1 ? t("summaryCost", { n: count(answer.cost) }) : "";
+  return t("summary", { requests: count(answer.requests), keys, cost, span: span(answer.seconds) });
 }
 
 /* Every bin as a table, made when it is opened. */
 function binsTable(answer) {
-  const table = h("div", { class: "scroll", role: "region", "aria-label": "All bins", tabindex: 0 });
-  const details = h("details", { class: "card" }, h("summary", {}, "All bins as a table"), table);
+  const table = h("div", { class: "scroll", role: "region", "aria-label": t("allBins"), tabindex: 0 });
+  const details = h("details", { class: "card" }, h("summary", {}, t("allBinsTable")), table);
   details.addEventListener("toggle", () => {
     if (!details.open || table.firstChild) return;
     const head = answer.limits.map((limit) => h("th", { scope: "col" }, h("code", {}, limit.limit)));
     const rows = answer.arrivals.map((arrived, i) => h("tr", {}, h("th", { scope: "row", class: "num" }, time(i * answer.bin)),
       h("td", { class: "num" }, count(arrived)), answer.limits.map((limit) => h("td", { class: "num" }, count(limit.ahead_bins[i])))));
-    fill(table, h("table", {}, h("caption", {}, `Requests that arrived and that went ahead, per ${span(answer.bin)}`),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "From"), h("th", { scope: "col" }, "Came"), head)), h("tbody", {}, rows)));
+    fill(table, h("table", {}, h("caption", {}, t("binsCaption", { span: span(answer.bin) })),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("from")), h("th", { scope: "col" }, t("came")), head)), h("tbody", {}, rows)));
   });
   return details;
 }
 
 /* Limits that share a state have requests of their own; otherwise each gets all of them. */
 function showAnswer(answer) {
+  last = answer;
   plots = [];
   for (const limit of answer.limits) {
     limit.arrivals ??= answer.arrivals;
@@ -201,10 +204,10 @@ function showAnswer(answer) {
   }
   const scale = scaleOf(answer);
   fill(at("play-rows"), answer.limits.map(row));
-  say(at("play-caption"), `Results for ${summary(answer)}`);
+  say(at("play-caption"), t("results", { summary: summary(answer) }));
   fill(at("play-panels"), answer.limits.map((limit, i) => panel(answer, limit, scale, i)));
   fill(at("play-bins"), binsTable(answer));
-  say(at("play-key"), `Bars are requests per ${span(answer.bin)}.`);
+  say(at("play-key"), t("barsAre", { span: span(answer.bin) }));
   at("play-result").hidden = false;
   for (const plot of plots) plot.draw();
 }
@@ -219,7 +222,7 @@ async function play() {
     if (number !== plays) return;
     complain(null);
     showAnswer(answer);
-    say(at("play-spoken"), `Played ${summary(answer)} with ${answer.limits.length === 1 ? "one limit" : `${answer.limits.length} limits`}.`);
+    say(at("play-spoken"), t(answer.limits.length === 1 ? "playedOne" : "played", { summary: summary(answer), n: answer.limits.length }));
   } catch (error) {
     if (number === plays) complain(error);
   } finally {
@@ -239,7 +242,12 @@ function markPreset(chosen) {
   presets.forEach((preset, i) => {
     at("presets").children[i].firstChild.setAttribute("aria-pressed", String(preset === chosen));
   });
-  say(at("story"), chosen ? chosen.story : "");
+  if (chosen) {
+    setText(at("story"), chosen.story);
+  } else {
+    delete at("story").dataset.t;
+    say(at("story"), "");
+  }
 }
 
 async function copyLink() {
@@ -247,8 +255,8 @@ async function copyLink() {
   const field = at("play-link");
   try {
     await navigator.clipboard.writeText(link);
-    say(at("play-spoken"), "The link is copied.");
-    say(at("play-copied"), "Copied");
+    say(at("play-spoken"), t("linkCopied"));
+    say(at("play-copied"), t("copied"));
     setTimeout(() => say(at("play-copied"), ""), 3000);
   } catch {
     field.hidden = false;
@@ -273,7 +281,7 @@ function show(said) {
 
 export function startPlayground() {
   fill(at("presets"), presets.map((preset) =>
-    h("li", {}, h("button", { type: "button", "aria-pressed": "false", onclick: () => choose(preset) }, preset.name))));
+    h("li", {}, h("button", { type: "button", "aria-pressed": "false", onclick: () => choose(preset), "data-t": preset.name }, t(preset.name)))));
   form().addEventListener("submit", (event) => {
     event.preventDefault();
     play();
@@ -282,6 +290,11 @@ export function startPlayground() {
   form().addEventListener("input", () => markPreset(null));
   at("add-limit").addEventListener("click", () => addLimit("", true));
   at("play-copy").addEventListener("click", copyLink);
+  onLanguage(() => {
+    numberLimits();
+    if (last) showAnswer(last);
+    if (wrong) complain(wrong);
+  });
 }
 
 export const playground = { show };

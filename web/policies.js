@@ -4,6 +4,7 @@
 import { get } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
 import { short } from "./format.js";
+import { onLanguage, t, told, toldMatch } from "./language.js";
 import { Spark } from "./lines.js";
 import { live, looking, onLive, WINDOW_S } from "./live.js";
 
@@ -16,12 +17,12 @@ let reading = false;
 let cards = []; /* what is on the page */
 
 const FAIL = {
-  local: "decided by the local fallback if the store is unreachable",
-  open: "allowed if the store is unreachable",
-  closed: "denied if the store is unreachable",
+  local: "failLocal",
+  open: "failOpen",
+  closed: "failClosed",
 };
 
-const WORDS = { allowed: "allowed/s", denied: "denied/s", shadow: "shadow/s" };
+const WORDS = { allowed: "allowedRate", denied: "deniedRate", shadow: "shadowRate" };
 
 /* A sparkline and its rates, updated in place. */
 class Pulse {
@@ -30,7 +31,7 @@ class Pulse {
     this.spark = new Spark(names, WINDOW_S);
     this.figures = names.map(() => h("span", { class: "num" }, "–"));
     this.element = h("div", { class: "pulse" }, this.spark.svg, names.map((name, i) =>
-      h("p", { class: `pulse-figure pulse-${name}` }, this.figures[i], h("span", { class: "unit" }, WORDS[name]))));
+      h("p", { class: `pulse-figure pulse-${name}` }, this.figures[i], h("span", { class: "unit" }, t(WORDS[name])))));
   }
 
   show(points, now) {
@@ -44,8 +45,8 @@ class Pulse {
 function shareRows(share) {
   return h("ul", { class: "limit-shares" }, share.classes.map((part, i) =>
     h("li", {}, h("span", { class: "num" }, part.share), " ",
-      i + 1 < share.classes.length ? h("span", {}, h("code", {}, share.by), " is ", h("code", {}, part.class)) : "all others",
-      ": ", h("code", {}, part.limit))));
+      i + 1 < share.classes.length ? h("span", {}, h("code", {}, share.by), t("shareIs"), h("code", {}, part.class)) : t("shareOthers"),
+      t("shareColon"), h("code", {}, part.limit))));
 }
 
 function limitRow(limit) {
@@ -53,14 +54,21 @@ function limitRow(limit) {
   const row = h("li", { class: "limit" },
     h("div", { class: "limit-text" },
       h("p", { class: "limit-name" }, h("strong", {}, limit.name),
-        limit.shadow ? h("span", { class: "tag tag-shadow" }, "shadow") : null,
-        h("span", { class: "quiet" }, " key "), h("code", {}, limit.key)),
+        limit.shadow ? h("span", { class: "tag tag-shadow" }, t("shadow")) : null,
+        h("span", { class: "quiet" }, t("keyWord")), h("code", {}, limit.key)),
       h("p", {}, h("code", { class: "limit-code" }, limit.limit)),
-      h("p", { class: "limit-words" }, limit.meaning),
+      h("p", { class: "limit-words" }, told(limit.meaning)),
       limit.share ? shareRows(limit.share) : null,
-      limit.guarantee ? h("p", { class: "limit-words quiet" }, `Promise: ${limit.guarantee}.`) : null),
+      limit.guarantee ? h("p", { class: "limit-words quiet" }, t("promise", { text: told(limit.guarantee) })) : null),
     pulse.element);
   return { name: limit.name, shadow: limit.shadow, pulse, row };
+}
+
+/* When a policy applies, in words. */
+function applies(match) {
+  if (match === "every request") return t("everyRequest");
+  if (match === "asked for by name") return t("onlyByName");
+  return t("appliesWhen", { match: toldMatch(match) });
 }
 
 function card(policy, index) {
@@ -72,14 +80,14 @@ function card(policy, index) {
     h("header", { class: "policy-head" },
       h("div", {},
         h("h3", { id }, policy.name, " ", degraded),
-        h("p", { class: "quiet" }, policy.match === "every request" ? "Applies to every request" : `Applies when ${policy.match}`),
+        h("p", { class: "quiet" }, applies(policy.match)),
         h("p", { class: "tags" },
-          policy.headers && policy.headers !== "off" ? h("span", { class: "tag" }, `${policy.headers} headers`) : null,
-          policy.fail ? h("span", { class: "tag" }, FAIL[policy.fail] || policy.fail) : null)),
+          policy.headers && policy.headers !== "off" ? h("span", { class: "tag" }, t("headersTag", { style: policy.headers })) : null,
+          policy.fail ? h("span", { class: "tag" }, FAIL[policy.fail] ? t(FAIL[policy.fail]) : policy.fail) : null)),
       pulse.element),
     limits.length > 0
       ? h("ul", { class: "limits" }, limits.map((limit) => limit.row))
-      : h("p", { class: "limit-words" }, "It has no limits, only allow and deny lists."));
+      : h("p", { class: "limit-words" }, t("noLimits")));
   return { name: policy.name, pulse, limits, element, degraded };
 }
 
@@ -93,9 +101,9 @@ function build() {
   cards = chosen.map(card);
   fill(at("policy-list"), cards.map((entry) => entry.element));
   let note = "";
-  if (all.length === 0) note = "The server has no policies: requests name their limits themselves.";
-  else if (matching.length === 0) note = `No policy of ${all.length} has “${wanted}” in its name or match.`;
-  else if (matching.length > SHOWN_MOST) note = `The first ${SHOWN_MOST} of ${matching.length}. Filter to see the others.`;
+  if (all.length === 0) note = t("noPolicies");
+  else if (matching.length === 0) note = t("noMatch", { n: all.length, text: wanted });
+  else if (matching.length > SHOWN_MOST) note = t("firstPolicies", { n: SHOWN_MOST, all: matching.length });
   say(at("policy-note"), note);
   at("policy-filter-row").hidden = all.length < 2;
   beat();
@@ -109,7 +117,7 @@ function beat() {
     entry.pulse.show(history && history.points, now);
     const degraded = (counters.get(entry.name) || {}).degraded || 0;
     entry.degraded.hidden = degraded === 0;
-    say(entry.degraded, `${short(degraded)} decided by the local fallback`);
+    say(entry.degraded, t("byFallback", { n: short(degraded) }));
     for (const limit of entry.limits) {
       const points = history && history.limits.get(limit.name);
       const renamed = limit.shadow && points ? points.map((point) => ({ ...point, shadow: point.denied })) : points;
@@ -128,7 +136,7 @@ async function read() {
     list = answer;
     if (changed) build();
   } catch (error) {
-    if (!list) say(at("policy-note"), `Cannot read the policies: ${error.message}.`);
+    if (!list) say(at("policy-note"), t("cannotReadPolicies", { why: error.message }));
   }
   reading = false;
 }
@@ -156,6 +164,7 @@ export async function limitOf(policyName, entryName) {
 export function startPolicies() {
   at("policy-filter").addEventListener("input", () => list && build());
   onLive(show);
+  onLanguage(() => list && build());
 }
 
 export const policies = { show };

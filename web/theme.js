@@ -13,7 +13,6 @@
     else document.documentElement.setAttribute("data-theme", choice);
     const button = document.getElementById("theme");
     if (!button) return;
-    button.querySelector(".label").textContent = choice;
     button.setAttribute("data-choice", choice);
   };
   if (!choices.includes(choice)) choice = "auto";

@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { shot, text } from "./harness.mjs";
 import { until } from "./server.mjs";
 
-const PHONE = 360; /* pixels wide; a phone's browser widens the window itself to what does not fit */
-const VIEWS = ["overview", "policies", "keys", "inspector?policy=api&key=ann", "playground"];
+export const PHONE = 360; /* pixels wide; a phone's browser widens the window itself to what does not fit */
+export const VIEWS = ["overview", "policies", "keys", "inspector?policy=api&key=ann", "playground"];
 
-async function open(page, view) {
+export async function open(page, view) {
   await page.evaluate((hash) => {
     location.hash = hash;
   }, view);
@@ -21,7 +21,7 @@ async function open(page, view) {
 }
 
 /* Text whose contrast with what is behind it is below WCAG's AA. Runs in the page. */
-function faint() {
+export function faint() {
   const parse = (color) => {
     const room = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     room.fillStyle = color;

@@ -13,6 +13,7 @@ import { playing } from "./playing.mjs";
 import { reaching } from "./reaching.mjs";
 import { reporting } from "./reporting.mjs";
 import { Server, WEIR } from "./server.mjs";
+import { speaking } from "./speaking.mjs";
 
 if (!existsSync(WEIR)) {
   console.log(`${WEIR} is missing: run make first\n0 passed, 1 failed`);
@@ -23,7 +24,7 @@ try {
   harness.browser = await launch();
   const server = await Server.start();
   try {
-    for (const part of [figures, inspecting, playing, reaching]) await part(harness, server);
+    for (const part of [figures, inspecting, playing, reaching, speaking]) await part(harness, server);
   } finally {
     await server.close();
   }
