@@ -29,8 +29,9 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md, the README.md of example
   sh nginx      with a real nginx that runs the page's last nginx block, on what the page calls port 8080.
   text, csv, java, mermaid    to be read only. There is no block without a tag.
 
-Also: links, anchors and pictures are there, the man pages render without a warning, the commands and options of `weir --help`
-and those in docs/CLI.md and weir.1 are the same, every function of weir.h and every limit is described.
+Also: links, anchors and pictures are there, the README and the pages by task are short, the man pages render without
+a warning, the commands and options of `weir --help` and those in docs/CLI.md and weir.1 are the same, every function of
+weir.h and every limit is described.
 """
 import os
 import pathlib
@@ -450,6 +451,24 @@ def check_links():
         report(f"docs/images/{path.name} is a picture that a page shows", check_picture(path, used))
 
 
+# ---- lengths ----
+
+README_LINES, TASK_LINES = 200, 150
+
+
+def check_lengths():
+    """The front door stays short: the README, and the pages that the index names for tasks."""
+    if not wanted("lengths"):
+        return
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    tasks = set(re.findall(r"\]\(([A-Z-]+\.md)\)", index.split("## I want to …")[1].split("\n## ")[0]))
+    report("docs/README.md names pages by task", None if len(tasks) >= 10 else f"only {sorted(tasks)}")
+    bounds = {path.name: README_LINES for path in sorted(ROOT.glob("README*.md"))}
+    for page, most in {**bounds, **{f"docs/{name}": TASK_LINES for name in sorted(tasks)}}.items():
+        lines = (ROOT / page).read_text(encoding="utf-8").count("\n")
+        report(f"{page} has at most {most} lines", f"it has {lines}" if lines > most else None)
+
+
 # ---- man pages ----
 
 def render(source, folder):
@@ -571,7 +590,7 @@ def check_module():
 
 
 def main():
-    for check in (check_pages, check_links, check_man, check_commands, check_words, check_replacements, check_module):
+    for check in (check_pages, check_links, check_lengths, check_man, check_commands, check_words, check_replacements, check_module):
         check()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
