@@ -257,28 +257,34 @@ static void batch_refuse(struct server_ask *ask)
         server_grpc_overload(ask);
 }
 
-/* To the askers, or to a worker; false: it is on its way. */
-static bool batch_send_away(struct server_conn *conn, struct server_batch *open)
+/* Answers asks [0, from), which are decided, and sends the others to the askers, or to a worker;
+ * false: they are on their way. */
+static bool batch_send_away(struct server_conn *conn, struct server_batch *open, size_t from)
 {
-    struct server_batch *away = server_batch_pack(conn, open, 0, open->count);
-    if (away) {
-        bool is_work = batch_is_work(open);
-        batch_clear(open);
-        assert(conn->inflight == 0 || conn->protocol == &server_h2);
-        conn->inflight++;
-        if (is_work)
-            server_workers_give(conn->thread->server->workers, away);
-        else
-            server_askers_give(conn->thread->server->askers, away);
-        return false;
-    }
-    for (size_t i = 0; i < open->count; i++) {
+    struct server *server = conn->thread->server;
+    struct server_batch *away =
+        from < open->count ? server_batch_pack(conn, open, from, open->count) : NULL;
+    bool is_work = batch_is_work(open), was_closing = conn->closing;
+    for (size_t i = from; i < open->count && !away; i++) {
         if (open->asks[i].kind != SERVER_ASK_SAID)
             batch_refuse(&open->asks[i]);
     }
-    batch_answer(open, 0, open->count);
+    batch_answer(open, 0, away ? from : open->count);
     batch_clear(open);
-    return true;
+    if (!away)
+        return true;
+    if (conn->dead ||
+        conn->closing > was_closing) { /* nobody would hear of it: nothing is charged */
+        server_batch_unpack(away);
+        return true;
+    }
+    assert(conn->inflight == 0 || conn->protocol == &server_h2);
+    conn->inflight++;
+    if (is_work)
+        server_workers_give(server->workers, away);
+    else
+        server_askers_give(server->askers, away);
+    return false;
 }
 
 /* The last one, whose answer may be held, is decided behind the others. False: it is held. */
@@ -301,12 +307,13 @@ static bool batch_run_last(struct server_conn *conn, struct server_batch *last)
 bool server_batch_finish(struct server_conn *conn)
 {
     struct server_batch *open = conn->thread->open_batch, *last = NULL;
+    struct server *server = conn->thread->server;
     if (open->count == 0)
         return true;
     assert(open->conn == conn);
     open->began_us = weir__mono_us();
-    if (conn->thread->server->remote || batch_is_work(open))
-        return batch_send_away(conn, open);
+    if (server->remote || batch_is_work(open))
+        return batch_send_away(conn, open, server->near ? server_batch_run_near(server, open) : 0);
     size_t before = open->count - 1;
     if (WEIR__UNLIKELY(open->asks[before].hold)) {
         last = server_batch_pack(conn, open, before, open->count);
@@ -315,7 +322,7 @@ bool server_batch_finish(struct server_conn *conn)
         else
             batch_refuse(&open->asks[before]);
     }
-    server_batch_run(conn->thread->server, open);
+    server_batch_run(server, open);
     batch_answer(open, 0, open->count);
     batch_clear(open);
     return !last || batch_run_last(conn, last);
@@ -361,21 +368,21 @@ static void batch_take_many(struct server *server, struct server_batch *batch, s
 
 /* ---- the other kinds ---- */
 
-static int batch_decide(struct server *server, struct server_ask *ask, const weir_request *simple,
-                        weir_decision *ret)
+int server_ask_decide(weir_store *store, struct server_ask *ask, const weir_request *simple,
+                      weir_decision *ret)
 {
     bool reads = weir__verb_reads(ask->verb);
     if (ask->about == SERVER_ABOUT_PLAN) {
         struct server_planned *planned = ask->planned;
         const struct weir__plan_rows rows = {planned->several.rows, planned->shadow_rows};
-        return weir__plan_decide(server->store, &planned->plan, reads ? WEIR__PEEK : WEIR__TAKE,
-                                 &rows, ret);
+        return weir__plan_decide(store, &planned->plan, reads ? WEIR__PEEK : WEIR__TAKE, &rows,
+                                 ret);
     }
     const struct server_several *several = server_ask_several(ask);
     const weir_request *requests = several ? several->requests : simple;
     size_t n = several ? several->count : 1;
-    return reads ? weir__peek_all(server->store, requests, n, ret)
-                 : weir__take_all(server->store, requests, n, ret);
+    return reads ? weir__peek_all(store, requests, n, ret)
+                 : weir__take_all(store, requests, n, ret);
 }
 
 static int batch_settle(struct server *server, const struct server_ask *ask,
@@ -440,7 +447,7 @@ static int batch_run_one(struct server *server, struct server_ask *ask, weir_req
 {
     switch (ask->kind) {
     case SERVER_ASK_DECIDE:
-        return batch_decide(server, ask, request, ret);
+        return server_ask_decide(server->store, ask, request, ret);
     case SERVER_ASK_SETTLE:
         return batch_settle(server, ask, request);
     case SERVER_ASK_RESET:
@@ -452,7 +459,7 @@ static int batch_run_one(struct server *server, struct server_ask *ask, weir_req
     case SERVER_ASK_SHOW:
         return batch_show(server, ask, request->key);
     case SERVER_ASK_CALL:
-        server_grpc_run(server, ask);
+        server_grpc_run(server->store, ask);
         return 0;
     case SERVER_ASK_WORK:
         ask->work->run(server, ask->work);

@@ -34,6 +34,7 @@
 #define SERVER_AWAY_ASKS 256     /* of one connection, packed */
 #define SERVER_ASKING_US 2000    /* so long a batch goes on at the store while others wait */
 #define SERVER_EOVERLOAD (-1000) /* an ask's code: too much is kept already */
+#define SERVER_EFAR (-1001)      /* the store would have to be asked; nothing is charged */
 #define SERVER_OVERLOAD_TEXT "too many requests are in progress; try again in a second"
 
 /* Why a take of a concurrent limit is refused. */
@@ -263,8 +264,19 @@ void server_held_answer_early(struct server_thread *thread);
 void server_held_forget(struct server_conn *conn);
 void server_held_end(struct server_thread *thread);
 
+/* ---- batch_near.c: answers of a store's slices, without asking ---- */
+
+/* Sets server->near, if the store slices. */
+int server_near_create(struct server *server, weir_error *err);
+void server_near_destroy(struct server *server);
+/* Decides asks from the first on, as long as nobody has to be asked. Never waits. How many. */
+size_t server_batch_run_near(struct server *server, struct server_batch *batch);
+
 /* ---- batch.c: asks against the store; batch_count.c ---- */
 
+/* Decides what an ask is about. 0 or a code. */
+int server_ask_decide(weir_store *store, struct server_ask *ask, const weir_request *simple,
+                      weir_decision *ret);
 /* Decides every ask. By any thread. */
 void server_batch_run(struct server *server, struct server_batch *batch);
 /* Decides some of its asks, for about SERVER_ASKING_US; whether all are decided. By any thread. */
@@ -291,7 +303,7 @@ void server_batch_give_up(struct server_batch *batch);
 /* Hands a batch back to its loop. By any thread. */
 void server_batch_bring_back(struct server_batch *batch);
 /* Decides the call of an ask: grpc/call.c. */
-void server_grpc_run(struct server *server, struct server_ask *ask);
+void server_grpc_run(weir_store *store, struct server_ask *ask);
 /* One that is not run: it fails. */
 void server_grpc_give_up(struct server_ask *ask);
 

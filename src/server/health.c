@@ -14,10 +14,13 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "remote/remote.h"
+#include "remote/slices.h"
 #include "server/conn.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define ASK_EVERY_MS 1000
@@ -160,8 +163,9 @@ struct server_store_watch {
     struct looker looker; /* first */
     weir_store *store;
     bool down;
-    int64_t down_us;  /* since when */
-    uint64_t decided; /* by the local fallback, before it was down */
+    int64_t down_us;       /* since when */
+    uint64_t decided;      /* by the local fallback, before it was down */
+    char slices_told[256]; /* why there were none, the last time it was told */
 };
 
 static void watch_tell_down(struct server_store_watch *watch, const struct weir__remote_look *look)
@@ -184,6 +188,16 @@ static void watch_tell_up(struct server_store_watch *watch, const struct weir__r
                   look->meanwhile, (unsigned long long)(look->by_fallback - watch->decided));
 }
 
+/* Once for each reason: what is asked of Redis meanwhile is right, but dear. */
+static void watch_tell_slices(struct server_store_watch *watch)
+{
+    const char *trouble = weir__slices_trouble(watch->store);
+    if (!trouble || !strncmp(trouble, watch->slices_told, sizeof watch->slices_told - 1))
+        return;
+    server_report("no slices are taken: %s; Redis is asked for each request", trouble);
+    snprintf(watch->slices_told, sizeof watch->slices_told, "%s", trouble);
+}
+
 static void watch_look(struct looker *looker)
 {
     struct server_store_watch *watch = (struct server_store_watch *)looker;
@@ -195,6 +209,7 @@ static void watch_look(struct looker *looker)
         watch_tell_up(watch, &look);
     if (!look.down)
         watch->decided = look.by_fallback;
+    watch_tell_slices(watch);
 }
 
 int server_store_watch_start(struct server *server, weir_error *err)

@@ -10,6 +10,7 @@
 #include "server/conn.h"
 
 #include "base/clock.h"
+#include "remote/slices.h"
 #include "server/listen.h"
 #include "server/server.h"
 #include "store/store.h"
@@ -104,10 +105,14 @@ static int run_open_log(weir_error *err)
 
 static int run_open_counters(weir_error *err)
 {
+    struct weir__slices_counts slices = {.on = false};
+    if (server.remote)
+        weir__slices_count(server.store, &slices);
     struct server_metrics_setup setup = {
         .threads = (size_t)server.config.threads,
         .now_us = weir__clock_us(),
         .store = server.remote ? NULL : server.store,
+        .sliced = slices.on ? server.store : NULL,
         .store_kind = server.store_kind,
         .access_log = server.access_log,
         .kept = &server.kept,
@@ -139,6 +144,8 @@ static int run_open_all(weir_error *err)
         code = server_failures_create(&server.failures);
     if (code == 0 && server.remote)
         code = server_askers_create(&server, &server.askers, err);
+    if (code == 0 && server.remote)
+        code = server_near_create(&server, err);
     if (code == 0)
         code = server_workers_create(&server, &server.workers, err);
     if (code == 0)
@@ -198,6 +205,7 @@ static void run_close_all(void)
     if (!server_health_stop(&server))
         _exit(0); /* all else is in order */
     server_store_watch_stop(&server);
+    server_near_destroy(&server);
     weir_store_close(server.store);
 }
 

@@ -100,7 +100,8 @@ struct server {
     struct server_config config;
     weir_store *store;
     const char *store_kind;
-    bool remote; /* the store is asked over a network: askers do it */
+    bool remote;      /* the store is asked over a network: askers do it */
+    weir_store *near; /* of its slices alone; NULL: it has none */
     uint64_t receipt_secret[2];
     struct server_rules *rules; /* the newest; rules.c guards it */
     atomic_uint_fast64_t rules_generation;

@@ -500,6 +500,8 @@ static void test_manual(void)
     struct server_metrics *metrics = NULL;
     CHECK_INT(server_access_log_open(&log_setup, &setup.access_log, NULL), WEIR_OK);
     CHECK_INT(weir_store_open("memory:1m", &setup.store, NULL), WEIR_OK);
+    CHECK_INT(weir_store_open("redis://127.0.0.1:1?slices=5%&peers=2", &setup.sliced, NULL),
+              WEIR_OK); /* nobody is asked */
     CHECK_INT(server_metrics_create(&setup, &metrics, NULL), WEIR_OK);
     server_metrics_certificate(metrics, START / 1000000);
     char *const report = report_of(metrics, PROMETHEUS, START);
@@ -518,6 +520,7 @@ static void test_manual(void)
     free(manual);
     server_metrics_destroy(metrics);
     weir_store_close(setup.store);
+    weir_store_close(setup.sliced);
     server_access_log_close(setup.access_log);
 }
 

@@ -116,10 +116,10 @@ struct server_grpc_call *server_grpc_plan(struct server_conn *conn,
 
 /* ---- deciding ---- */
 
-void server_grpc_run(struct server *server, struct server_ask *ask)
+void server_grpc_run(weir_store *store, struct server_ask *ask)
 {
     struct server_grpc_call *call = ask->call;
-    call->code = weir__rls_decide(server->store, &call->rls, &call->error);
+    call->code = weir__rls_decide(store, &call->rls, &call->error);
 }
 
 void server_grpc_give_up(struct server_ask *ask)

@@ -1,5 +1,7 @@
 /* The report for the dashboard, `weir top` and scripts: the body of GET /v1/stats. */
 #include "server/observe/observe.h"
+
+#include "remote/slices.h"
 #include "wire/json.h"
 
 #include <string.h>
@@ -46,6 +48,27 @@ static void stats_put_latency(struct weir__json *json, const struct server_metri
     weir__json_close(json, '}');
 }
 
+static void stats_put_slices(struct weir__json *json, weir_store *store)
+{
+    struct weir__slices_counts slices;
+    weir__slices_count(store, &slices);
+    weir__json_open(json, "slices", '{');
+    weir__json_put_bool(json, "slot", slices.slot);
+    weir__json_put_uint(json, "held", slices.slices);
+    weir__json_put_uint(json, "taken", slices.slices_taken);
+    weir__json_put_uint(json, "returned", slices.slices_returned);
+    weir__json_put_uint(json, "lost", slices.slices_lost);
+    weir__json_put_uint(json, "units_held", slices.units);
+    weir__json_put_uint(json, "units_taken", slices.units_taken);
+    weir__json_put_uint(json, "units_returned", slices.units_returned);
+    weir__json_put_uint(json, "units_lost", slices.units_lost);
+    weir__json_put_uint(json, "by_slice", slices.local);
+    weir__json_put_uint(json, "by_denial", slices.denied);
+    weir__json_put_uint(json, "by_redis", slices.central);
+    weir__json_put_uint(json, "calls", slices.calls);
+    weir__json_close(json, '}');
+}
+
 static void stats_put_store(struct weir__json *json, const struct server_metrics *metrics,
                             const struct server_metrics_window *window)
 {
@@ -68,6 +91,8 @@ static void stats_put_store(struct weir__json *json, const struct server_metrics
     weir__json_open(json, "store", '{');
     weir__json_put_string(json, "kind", kind);
     weir__json_put_bool(json, "degraded", window->degraded > 0);
+    if (metrics->setup.sliced)
+        stats_put_slices(json, metrics->setup.sliced);
     weir__json_close(json, '}');
 }
 

@@ -8,6 +8,7 @@
  */
 #include "server/observe/observe.h"
 
+#include "remote/slices.h"
 #include "server/observe/access_log.h"
 
 #include <assert.h>
@@ -330,6 +331,33 @@ static void text_put_zone(struct server_lines *lines, const weir_zone_info *zone
                  "Repairs after a process died while it changed the zone.", zone->repairs);
 }
 
+static void text_put_slices(struct server_lines *lines, const struct weir__slices_counts *slices)
+{
+    lines_single(lines, SERVER_GAUGE, "weir_slice_slot", NULL,
+                 "1 if this process has its slot among the peers, and may hold slices.",
+                 slices->slot);
+    lines_single(lines, SERVER_GAUGE, "weir_slices_held", NULL, "Slices held now.", slices->slices);
+    lines_single(lines, SERVER_GAUGE, "weir_slice_units_held", NULL,
+                 "Units held now: Redis has charged them, and nobody has used them.",
+                 slices->units);
+    COUNTER("weir_slices", "Slices that Redis has granted, and what became of those left over.");
+    PUT(slices->slices_taken, {"event", "taken"});
+    PUT(slices->slices_returned, {"event", "returned"});
+    PUT(slices->slices_lost, {"event", "lost"});
+    COUNTER("weir_slice_units", "Units of these slices; \"lost\" ones were neither used nor "
+                                "given back.");
+    PUT(slices->units_taken, {"event", "taken"});
+    PUT(slices->units_returned, {"event", "returned"});
+    PUT(slices->units_lost, {"event", "lost"});
+    COUNTER("weir_slice_decisions", "Decisions of the store, by who made them: a slice, a denial "
+                                    "of Redis that is still known, or Redis.");
+    PUT(slices->local, {"by", "slice"});
+    PUT(slices->denied, {"by", "denial"});
+    PUT(slices->central, {"by", "redis"});
+    lines_single(lines, SERVER_COUNTER, "weir_slice_calls", NULL,
+                 "Calls of Redis that asked for a slice.", slices->calls);
+}
+
 static void text_put_store(struct server_lines *lines, const struct server_metrics *metrics,
                            int64_t now_us)
 {
@@ -342,6 +370,11 @@ static void text_put_store(struct server_lines *lines, const struct server_metri
     weir_zone_info zone;
     if (metrics->setup.store && weir_store_info(metrics->setup.store, &zone) == WEIR_OK)
         text_put_zone(lines, &zone);
+    if (metrics->setup.sliced) {
+        struct weir__slices_counts slices;
+        weir__slices_count(metrics->setup.sliced, &slices);
+        text_put_slices(lines, &slices);
+    }
 }
 
 static void text_put_access_log(struct server_lines *lines, struct server_access_log *log)
