@@ -25,6 +25,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "remote/denied.h"
 #include "remote/remote.h"
 #include "store/zone/store.h"
 #include "wire/fields.h"
@@ -79,7 +80,7 @@ typedef struct {
 } ngx_http_weir_limit_t;
 
 typedef struct ngx_http_weir_worker_s ngx_http_weir_worker_t;
-typedef struct ngx_http_weir_denied_s ngx_http_weir_denied_t;
+typedef struct weir__denied ngx_http_weir_denied_t;
 
 typedef struct {
     ngx_str_t text; /* the address as people may see it: no password */
@@ -399,6 +400,8 @@ bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_pla
  * denial is never remembered for longer than it holds. */
 void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_plan_t *plan,
                                int64_t asked_us, int64_t longest_us);
+/* This worker gave something back to a key. The table may be NULL. */
+void ngx_http_weir_denied_forget(ngx_http_weir_denied_t *denied, weir_key key);
 
 /* ---- slots.c ---- */
 

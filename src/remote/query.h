@@ -39,6 +39,9 @@ struct weir__redis_query {
     uint64_t lease;  /* renew, release: which; acquire by script: what it will be */
     int64_t time_us; /* of the test clock; -1: the server's own */
     uint16_t slot;   /* the cluster slot of all keys */
+    bool reduced;    /* some limits are asked for with less than their size */
+    uint32_t never;  /* so much less that these rows never fit: then nothing is asked */
+    int64_t withheld[WEIR_LIMITS_MAX]; /* by how much less, in the order of the rows */
     /* how it is sent this time */
     struct weir__node *node;
     enum weir__call_status sent; /* WAITING: it was sent, and must be awaited */
@@ -79,6 +82,18 @@ unsigned weir__redis_query_write(struct weir__call *call, const struct weir__ser
                                  struct weir__buffer *buffer);
 void weir__redis_query_read(struct weir__call *call, unsigned i, const char *data,
                             const struct weir__resp_node *nodes);
+
+/* ---- query_withhold.c: limits of sliced stores, with less than their size ---- */
+
+/* Each limit of a decision is asked for with as much less as the address withholds of it (pool.h),
+ * or `at_least`, in the order of the rows; NULL: no more than that. The rows say the limits as
+ * written. */
+void weir__redis_query_withhold(struct weir__redis_query *query, const int64_t *at_least);
+/* Limit j of request i as it is asked for, and its own cost, 0: it has none. */
+struct weir__rule weir__redis_query_rule(const struct weir__redis_query *query, size_t i, size_t j,
+                                         int64_t *ret_cost);
+/* The answer to a request that never fits. */
+void weir__redis_query_never(struct weir__redis_query *query);
 
 /* ---- query_judge.c ---- */
 

@@ -120,6 +120,7 @@ static bool query_read_decision(struct weir__redis_query *query, const char *dat
     if (!query_read_receipt(data, node++, &folded))
         return false;
     folded.granted = folded.allowed ? query->requests[0].cost : 0;
+    folded.limit += detail ? 0 : query->withheld[0];
     int64_t most = weir__budget_of(query->requests, query->count).most;
     if (grants && !query_read_granted(node++, most, &folded.granted))
         return false;
@@ -136,11 +137,13 @@ static bool query_read_decision(struct weir__redis_query *query, const char *dat
     folded.binding = (uint8_t)(node++)->integer;
     if (folded.binding >= query->limits)
         return false;
+    folded.limit += query->withheld[folded.binding];
     for (size_t i = 0; i < query->limits; i++, node += 1 + numbers) {
         if (node->type != WEIR__RESP_ARRAY || node->len != numbers ||
             !query_read_row(node + 1, &row) ||
             (grants && !query_read_granted(node + numbers, WEIR_COST_MAX, &row.granted)))
             return false;
+        row.limit += query->withheld[i];
         if (query->rows)
             query->rows[i] = row;
     }
@@ -210,6 +213,8 @@ void weir__redis_query_read(struct weir__call *call, unsigned i, const char *dat
     struct weir__redis_query *query = (struct weir__redis_query *)call;
     bool error = nodes[0].type == WEIR__RESP_ERROR, last = i + 1 == call->replies;
     assert(call->read == weir__redis_query_read && i < call->replies);
+    if (WEIR__UNLIKELY(query->never))
+        return weir__redis_query_never(query);
     if (error && last)
         return query_fail(query, data + nodes[0].at, nodes[0].len);
     if (error && !query->before[0])

@@ -53,6 +53,27 @@ static void query_put_receipt(const struct weir__correction *correction,
     query_put_word(buffer, receipt);
 }
 
+/* The limits of request i as text. */
+static void query_put_limits(const struct weir__redis_query *query, size_t i,
+                             struct weir__buffer *buffer)
+{
+    const weir_limit *limit = query->requests[i].limit;
+    char text[WEIR__LIMITS_TEXT_MAX];
+    if (WEIR__LIKELY(!query->reduced))
+        return query_put_word(buffer, weir_limit_text(limit));
+    struct weir__buffer out = weir__buffer_over(text, sizeof text);
+    for (size_t j = 0; j < limit->count; j++) {
+        int64_t cost;
+        struct weir__rule rule = weir__redis_query_rule(query, i, j, &cost);
+        weir__put_text(&out, j ? ", " : "");
+        weir__put_rule(&out, &rule);
+        if (cost)
+            weir__put_format(&out, " cost %lld", (long long)cost);
+    }
+    assert(!out.cut);
+    weir__resp_put_bulk(buffer, text, out.len);
+}
+
 /* Whether a key is all that the verb takes. */
 static bool query_needs_only_key(const struct weir__redis_query *query)
 {
@@ -100,7 +121,7 @@ static void query_put_take_all(const struct weir__redis_query *query, struct wei
     query_put_number(buffer, (int64_t)query->count);
     for (size_t i = 0; i < query->count; i++) {
         query_put_key(query, query->requests[i].key, buffer);
-        query_put_word(buffer, weir_limit_text(query->requests[i].limit));
+        query_put_limits(query, i, buffer);
         query_put_number(buffer, query->requests[i].cost);
     }
     query_put_options(query, buffer);
@@ -113,7 +134,7 @@ static void query_put_take(const struct weir__redis_query *query, const char *co
     query_put_header(buffer, 3 + (request->cost != 1 ? 2 : 0) + query_option_words(query));
     query_put_word(buffer, command);
     query_put_key(query, request->key, buffer);
-    query_put_word(buffer, weir_limit_text(request->limit));
+    query_put_limits(query, 0, buffer);
     if (request->cost != 1) {
         query_put_word(buffer, "COST");
         query_put_number(buffer, request->cost);
@@ -198,11 +219,12 @@ static void query_put_general_arguments(const struct weir__redis_query *query,
             query_put_number(buffer, query->requests[i].least);
         query_put_number(buffer, (int64_t)limit->count);
         for (size_t j = 0; j < limit->count; j++) {
-            int64_t numbers[WEIR__RULE_NUMBERS];
-            weir__script_rule_numbers(&limit->rules[j], numbers);
+            int64_t numbers[WEIR__RULE_NUMBERS], cost;
+            struct weir__rule rule = weir__redis_query_rule(query, i, j, &cost);
+            weir__script_rule_numbers(&rule, numbers);
             query_put_numbers(buffer, numbers, WEIR__RULE_NUMBERS);
             if (owns)
-                query_put_number(buffer, weir_limit_cost(limit, j));
+                query_put_number(buffer, cost);
         }
     }
 }
@@ -267,10 +289,12 @@ static unsigned query_put_script_call(const struct weir__redis_query *query,
     bool function = query->url->engine == WEIR__ENGINE_FUNCTION && !test;
     const struct weir__script *script = query_script_for(query, function, test);
     const weir_request *first = &query->requests[0];
-    int64_t numbers[WEIR__LEAN_NUMBERS];
-    size_t words = lean ? weir__script_lean_numbers(script, &first->limit->rules[0], first->cost,
-                                                    query->wait_us, numbers)
-                        : query_general_words(query);
+    int64_t numbers[WEIR__LEAN_NUMBERS], own;
+    size_t words = query_general_words(query);
+    if (lean) {
+        struct weir__rule rule = weir__redis_query_rule(query, 0, 0, &own);
+        words = weir__script_lean_numbers(script, &rule, first->cost, query->wait_us, numbers);
+    }
     unsigned replies = query_put_load(query, script, function, buffer);
     query_put_asking(query, buffer);
     query_put_header(buffer, 3 + query->count + words + test);
@@ -289,6 +313,14 @@ static unsigned query_put_script_call(const struct weir__redis_query *query,
 
 /* ---- all of it ---- */
 
+/* A sign of life: what there is to decide was decided here. */
+static unsigned query_put_ping(struct weir__buffer *buffer)
+{
+    query_put_header(buffer, 1);
+    query_put_word(buffer, "PING");
+    return 1;
+}
+
 unsigned weir__redis_query_write(struct weir__call *call, const struct weir__server *server,
                                  struct weir__buffer *buffer)
 {
@@ -297,6 +329,8 @@ unsigned weir__redis_query_write(struct weir__call *call, const struct weir__ser
     query->failed = false;
     query->before[0] = 0;
     query->by_module = server->module && (query->time_us < 0 || server->test_clock);
+    if (WEIR__UNLIKELY(query->never))
+        return query_put_ping(buffer);
     if (!query->by_module)
         return query_put_script_call(query, buffer);
     if (query->time_us >= 0) {
