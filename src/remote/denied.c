@@ -135,8 +135,8 @@ bool weir__denied_find(const struct weir__denied *denied, const struct weir__den
 {
     const struct weir__denied_entry *set = denied->entries[call->set];
     for (size_t i = 0; i < WEIR__DENIED_PLACES; i++) {
-        if (denied_is_of(&set[i], call) && now_us < set[i].until_us &&
-            call->cost >= set[i].cost && denied_stands(denied, &set[i])) {
+        if (denied_is_of(&set[i], call) && now_us < set[i].until_us && call->cost >= set[i].cost &&
+            denied_stands(denied, &set[i])) {
             denied_answer(&set[i], call, now_us, rows, ret);
             return true;
         }

@@ -4,8 +4,9 @@
  */
 #include "remote/remote.h"
 
+#include "remote/slices.h"
+
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- queries ---- */
@@ -23,6 +24,20 @@ static void engine_prepare(struct weir__remote *remote, enum weir__verb verb,
     for (size_t i = 0; i < n && requests[i].limit; i++)
         ret->limits += requests[i].limit->count;
     ret->call.deadline_us = weir__mono_us() + remote->url.deadline_us;
+}
+
+/* The limits as the servers are asked for them, `at_least` reduced by so much; NULL: by what is
+ * known here. */
+static void engine_withhold(struct weir__remote *remote, struct weir__redis_query *query,
+                            const int64_t *at_least)
+{
+    int64_t known[WEIR_LIMITS_MAX] = {0};
+    if (WEIR__LIKELY(remote->url.slices == 0) || !weir__verb_decides(query->verb))
+        return;
+    if (at_least)
+        memcpy(known, at_least, sizeof known);
+    weir__slices_withheld(remote, query->requests, query->count, known);
+    weir__redis_query_withhold(query, known);
 }
 
 /* Keeps what a server said, for weir_store_check, until one decides again. */
@@ -87,16 +102,13 @@ static int engine_check_together(const weir_request *requests, size_t n)
     return 0;
 }
 
-/* The verb of a query's requests, and the lease that a script will give. */
-static int engine_set_verb(struct weir__redis_query *query, enum weir__mode mode)
+static enum weir__verb engine_take_verb(const weir_request *requests, size_t n)
 {
-    bool acquires = false;
-    for (size_t i = 0; i < query->count; i++)
-        acquires = acquires || query->requests[i].acquire;
-    query->verb = mode == WEIR__PEEK ? WEIR__VERB_PEEK
-                  : acquires         ? WEIR__VERB_ACQUIRE
-                                     : WEIR__VERB_TAKE;
-    return query->verb == WEIR__VERB_ACQUIRE && weir__lease_id(&query->lease) ? WEIR_ESYSTEM : 0;
+    for (size_t i = 0; i < n; i++) {
+        if (requests[i].acquire)
+            return WEIR__VERB_ACQUIRE;
+    }
+    return WEIR__VERB_TAKE;
 }
 
 /* What was peeked one by one, as a call over all keys grants it: one amount where all allow it,
@@ -146,6 +158,7 @@ static int engine_peek_each(struct weir__remote *remote, const weir_request *req
             alone[i].cost = budget.most;
         }
         engine_prepare(remote, WEIR__VERB_PEEK, &alone[i], 1, now, &queries[i]);
+        engine_withhold(remote, &queries[i], NULL);
         queries[i].slot = whole.slot;
         queries[i].rows = rows + at;
         queries[i].ret = &each[i];
@@ -160,21 +173,43 @@ static int engine_peek_each(struct weir__remote *remote, const weir_request *req
     return 0;
 }
 
-static int engine_decide_there(struct weir__remote *remote, const weir_request *requests, size_t n,
-                               enum weir__mode mode, int64_t now, weir_decision *ret)
+static void engine_do(struct weir__remote *remote, struct weir__job *const jobs[], size_t n);
+
+/* `tried`: weir__slices_try has said no. */
+static int engine_take_there(struct weir__remote *remote, const weir_request *requests, size_t n,
+                             int64_t now, bool tried, weir_decision *ret)
+{
+    weir_decision rows[WEIR_LIMITS_MAX], folded;
+    struct weir__job job = {.verb = engine_take_verb(requests, n),
+                            .requests = (weir_request *)requests,
+                            .count = n,
+                            .tried = tried,
+                            .deadline_us = weir__mono_us() + remote->url.deadline_us,
+                            .time_us = remote->base.clock.now ? now : -1,
+                            .ret = &folded,
+                            .rows = rows};
+    engine_do(remote, (struct weir__job *const[]){&job}, 1);
+    if (job.code)
+        return job.code;
+    engine_hand_out(requests, n, rows);
+    *ret = folded;
+    return 0;
+}
+
+static int engine_peek_there(struct weir__remote *remote, const weir_request *requests, size_t n,
+                             int64_t now, weir_decision *ret)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
     struct weir__redis_query query;
     int code;
-    if (n > 1 && mode == WEIR__PEEK) {
+    if (n > 1) {
         code = engine_peek_each(remote, requests, n, now, rows, &folded);
     } else {
-        engine_prepare(remote, WEIR__VERB_TAKE, requests, n, now, &query);
+        engine_prepare(remote, WEIR__VERB_PEEK, requests, n, now, &query);
+        engine_withhold(remote, &query, NULL);
         query.rows = rows;
         query.ret = &folded;
-        code = engine_set_verb(&query, mode);
-        if (code == 0)
-            code = engine_query(remote, &query);
+        code = engine_query(remote, &query);
     }
     if (code)
         return code;
@@ -198,42 +233,77 @@ static int engine_fall_back(struct weir__remote *remote, const weir_request *req
     return weir__fallback_decide(&remote->fallback, requests, n, mode, now, ret);
 }
 
-static int engine_decide(weir_store *store, const weir_request *requests, size_t n,
-                         enum weir__mode mode, int64_t now, weir_decision *ret)
+static int engine_decide_alive(struct weir__remote *remote, const weir_request *requests, size_t n,
+                               enum weir__mode mode, int64_t now, bool tried, weir_decision *ret)
 {
-    struct weir__remote *remote = weir__remote_of(store);
     int code = weir__remote_ensure_alive(remote);
     if (code == 0)
         code = engine_check_together(requests, n);
     if (code == 0)
-        code = engine_decide_there(remote, requests, n, mode, now, ret);
+        code = mode == WEIR__PEEK ? engine_peek_there(remote, requests, n, now, ret)
+                                  : engine_take_there(remote, requests, n, now, tried, ret);
     return code == WEIR_EUNREACHABLE ? engine_fall_back(remote, requests, n, mode, ret) : code;
+}
+
+static int engine_decide(weir_store *store, const weir_request *requests, size_t n,
+                         enum weir__mode mode, int64_t now, weir_decision *ret)
+{
+    return engine_decide_alive(weir__remote_of(store), requests, n, mode, now, false, ret);
+}
+
+/* Not inlined: an answer from a slice needs no room for a call. */
+static __attribute__((noinline)) int
+engine_take_slowly(weir_store *store, const weir_request *request, bool tried, weir_decision *ret)
+{
+    int64_t now = weir__store_now(store);
+    if (now < 0)
+        return WEIR_EINVAL;
+    int state = weir__store_begin(store);
+    int code = engine_decide_alive(weir__remote_of(store), request, 1, WEIR__TAKE, now, tried, ret);
+    weir__store_end(store, state);
+    weir__store_count(store, code, ret);
+    return code;
+}
+
+/* One limit, one key: from a slice if there is one. */
+static int engine_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+                       weir_decision *ret)
+{
+    weir_request request = weir_request_make(key, limit);
+    bool slices = weir__remote_of(store)->slices;
+    request.cost = cost;
+    if (WEIR__LIKELY(slices && weir__slices_try(store, &request, ret))) {
+        weir__store_count_quick(store, 0, ret);
+        return 0;
+    }
+    return engine_take_slowly(store, &request, slices, ret);
 }
 
 static int engine_take_batch(struct weir__remote *remote, const weir_request *requests, size_t n,
                              int64_t now, weir_decision *rets)
 {
-    struct weir__redis_query queries[WEIR__JOBS_MAX];
-    weir_decision answers[WEIR__JOBS_MAX];
-    int codes[WEIR__JOBS_MAX], first = 0;
+    struct weir__job jobs[WEIR__JOBS_MAX], *these[WEIR__JOBS_MAX];
+    int64_t deadline_us = weir__mono_us() + remote->url.deadline_us;
+    int first = 0;
     assert(n <= WEIR__JOBS_MAX);
     for (size_t i = 0; i < n; i++) {
-        struct weir__redis_query *query = &queries[i];
-        engine_prepare(remote, WEIR__VERB_TAKE, &requests[i], 1, now, query);
-        query->rows = requests[i].detail;
-        query->ret = &answers[i];
-        codes[i] = engine_set_verb(query, WEIR__TAKE);
-        weir__redis_query_slot(query);
+        these[i] = &jobs[i];
+        jobs[i] = (struct weir__job){.verb = engine_take_verb(&requests[i], 1),
+                                     .requests = (weir_request *)&requests[i],
+                                     .count = 1,
+                                     .deadline_us = deadline_us,
+                                     .time_us = remote->base.clock.now ? now : -1,
+                                     .ret = &rets[i],
+                                     .rows = requests[i].detail};
     }
-    engine_query_all(remote, queries, n, codes);
+    engine_do(remote, these, n);
     for (size_t i = 0; i < n; i++) {
-        if (codes[i] == 0)
-            rets[i] = answers[i];
-        else if (codes[i] == WEIR_EUNREACHABLE)
-            codes[i] = engine_fall_back(remote, &requests[i], 1, WEIR__TAKE, &rets[i]);
-        if (codes[i])
-            rets[i] = (weir_decision){.code = codes[i]};
-        first = first ? first : codes[i];
+        int code = jobs[i].code;
+        if (code == WEIR_EUNREACHABLE)
+            code = engine_fall_back(remote, &requests[i], 1, WEIR__TAKE, &rets[i]);
+        if (code)
+            rets[i] = (weir_decision){.code = code};
+        first = first ? first : code;
     }
     return first;
 }
@@ -266,29 +336,69 @@ static int engine_prepare_job(struct weir__remote *remote, const struct weir__jo
     ret->correction = &job->correction;
     ret->ret = job->ret;
     ret->rows = job->rows;
+    engine_withhold(remote, ret, job->withheld);
     if (job->verb == WEIR__VERB_ACQUIRE && weir__lease_id(&ret->lease))
         return WEIR_ESYSTEM;
     int code = engine_check_together(job->requests, job->count);
     return code == 0 && !weir__redis_query_slot(ret) ? WEIR_ESLOTS : code;
 }
 
+static void engine_send(struct weir__remote *remote, struct weir__job *const jobs[], size_t n,
+                        struct weir__redis_query *queries, int *codes)
+{
+    for (size_t i = 0; i < n; i++)
+        codes[i] = engine_prepare_job(remote, jobs[i], &queries[i]);
+    engine_query_all(remote, queries, n, codes);
+    for (size_t i = 0; i < n; i++) {
+        struct weir__job *job = jobs[i];
+        job->code = codes[i];
+        job->integer = queries[i].integer;
+        job->lease = queries[i].lease;
+        job->error[0] = 0;
+        if (queries[i].failed)
+            memcpy(job->error, queries[i].error, sizeof job->error);
+        if (job->verb == WEIR__VERB_SETTLE || job->verb == WEIR__VERB_RELEASE)
+            weir__slices_forgive(remote, job->requests[0].key, job->requests[0].limit);
+    }
+}
+
+/* Not inlined: a single job needs room for one query. */
+static __attribute__((noinline)) void engine_send_many(struct weir__remote *remote,
+                                                       struct weir__job *const jobs[], size_t n)
+{
+    struct weir__redis_query queries[WEIR__JOBS_MAX];
+    int codes[WEIR__JOBS_MAX];
+    assert(n <= WEIR__JOBS_MAX);
+    engine_send(remote, jobs, n, queries, codes);
+}
+
+void weir__remote_send(struct weir__remote *remote, struct weir__job *const jobs[], size_t n)
+{
+    struct weir__redis_query query;
+    int code;
+    if (n == 1)
+        engine_send(remote, jobs, 1, &query, &code);
+    else
+        engine_send_many(remote, jobs, n);
+}
+
+static void engine_do(struct weir__remote *remote, struct weir__job *const jobs[], size_t n)
+{
+    if (remote->slices)
+        weir__slices_do(remote, jobs, n);
+    else
+        weir__remote_send(remote, jobs, n);
+}
+
 void weir__remote_do(weir_store *store, struct weir__job *const jobs[], size_t n)
 {
     struct weir__remote *remote = weir__remote_of(store);
-    struct weir__redis_query queries[WEIR__JOBS_MAX];
-    int codes[WEIR__JOBS_MAX], alive = weir__remote_ensure_alive(remote);
-    assert(n <= WEIR__JOBS_MAX);
-    for (size_t i = 0; i < n; i++) {
-        codes[i] = engine_prepare_job(remote, jobs[i], &queries[i]);
-        codes[i] = alive ? alive : codes[i];
-    }
-    engine_query_all(remote, queries, n, codes);
-    for (size_t i = 0; i < n; i++) {
-        jobs[i]->code = codes[i];
-        jobs[i]->integer = queries[i].integer;
-        jobs[i]->lease = queries[i].lease;
-        snprintf(jobs[i]->error, sizeof jobs[i]->error, "%s",
-                 queries[i].failed ? queries[i].error : "");
+    int dead = weir__remote_ensure_alive(remote);
+    if (WEIR__LIKELY(dead == 0))
+        engine_do(remote, jobs, n);
+    for (size_t i = 0; i < n && dead; i++) {
+        jobs[i]->code = dead;
+        jobs[i]->error[0] = 0;
     }
 }
 
@@ -306,6 +416,7 @@ static int engine_settle(weir_store *store, weir_key key, const weir_limit *limi
     engine_prepare(remote, WEIR__VERB_SETTLE, &request, 1, correction->now_us, &query);
     query.correction = correction;
     code = engine_query(remote, &query);
+    weir__slices_forgive(remote, key, limit);
     return code == 0 && query.integer ? WEIR_ESETTLED : code;
 }
 
@@ -323,6 +434,7 @@ static int engine_change_lease(weir_store *store, weir_key key, const weir_limit
                    now, &query);
     query.lease = lease;
     code = engine_query(remote, &query);
+    weir__slices_forgive(remote, key, limit);
     if (code == 0 && query.integer == 1)
         return 0;
     if (code && code != WEIR_EUNREACHABLE)
@@ -350,6 +462,7 @@ static int engine_reset(weir_store *store, weir_key key, int64_t now, bool *ret)
         return code;
     bool local = weir__fallback_reset(&remote->fallback, key);
     code = engine_query_key(remote, WEIR__VERB_RESET, key, now, NULL, &query);
+    weir__slices_reset(remote, key);
     *ret = local || (code == 0 && query.integer == 1);
     return code;
 }
@@ -369,6 +482,7 @@ static int engine_show(weir_store *store, weir_key key, int64_t now, struct weir
 const struct weir__engine weir__remote_engine = {
     .blocks = true,
     .decide = engine_decide,
+    .take = engine_take,
     .take_many = engine_take_many,
     .settle = engine_settle,
     .change_lease = engine_change_lease,

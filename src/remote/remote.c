@@ -10,6 +10,8 @@
  */
 #include "remote/remote.h"
 
+#include "remote/slices.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -45,6 +47,7 @@ static int remote_make_again(struct weir__remote *remote)
     weir__lock_init(&remote->lock);
     remote->fleet = fleet;
     remote->fallback.local = local;
+    weir__slices_start(remote); /* without them everything is asked of the servers */
     return 0;
 }
 
@@ -105,7 +108,8 @@ void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
     weir_error err;
     bool reached = weir__remote_why(store, &err) == 0;
     bool decided = atomic_exchange(&remote->decided, false);
-    *ret = (struct weir__remote_look){.by_fallback = remote->by_fallback,
+    *ret = (struct weir__remote_look){.slices = weir__slices_trouble(store),
+                                      .by_fallback = remote->by_fallback,
                                       .meanwhile = meanwhile[remote->url.fail],
                                       .reached = reached};
     bool grew = ret->by_fallback != remote->look.by_fallback && remote->look.reached;
@@ -147,6 +151,7 @@ bool weir__remote_explain(weir_store *store, weir_error *err)
 void weir__remote_close(weir_store *store)
 {
     struct weir__remote *remote = weir__remote_of(store);
+    weir__slices_close(remote);
     weir__fleet_stop(remote->fleet, remote->owner != getpid());
     weir_store_close(remote->fallback.local);
     pthread_mutex_destroy(&remote->lock.mutex);
@@ -179,6 +184,13 @@ static int remote_start(struct weir__remote *remote, weir_error *err)
                       "no thread for a redis:// store: %s", strerror(errno));
 }
 
+/* The keeper runs: hears what a server says first, and starts to slice. */
+static int remote_begin(struct weir__remote *remote, weir_error *err)
+{
+    int code = remote_first_answer(remote->fleet, err);
+    return code ? code : weir__slices_open(remote, err);
+}
+
 static int remote_open(struct weir__remote *remote, const char *url, weir_error *err)
 {
     int code = weir__redis_url_parse(url, &remote->url, err);
@@ -188,7 +200,7 @@ static int remote_open(struct weir__remote *remote, const char *url, weir_error 
     }
     if (code == 0)
         code = remote_start(remote, err);
-    if (code == 0 && (code = remote_first_answer(remote->fleet, err)) != 0)
+    if (code == 0 && (code = remote_begin(remote, err)) != 0)
         weir__fleet_stop(remote->fleet, false);
     if (code)
         weir_store_close(remote->fallback.local);

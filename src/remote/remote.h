@@ -21,6 +21,8 @@ struct weir__remote {
     bool bare;                      /* without a fallback: the caller handles EUNREACHABLE */
     struct weir__fleet *fleet;      /* of the process `owner` */
     struct weir__fallback fallback; /* its zone is of that process, too */
+    struct weir__slices *slices;    /* NULL: it does not slice, or it is bare */
+    weir_limit *slot_limit;         /* concurrent PEERS lease 10s, for its slot among the peers */
     _Atomic pid_t owner;
     _Atomic uint32_t decided;     /* a server did, since the last weir__remote_look */
     _Atomic uint64_t by_fallback; /* calls that the fallback decided */
@@ -71,6 +73,8 @@ struct weir__job {
     size_t count;
     uint64_t lease; /* renew, release: which; acquire by script: what it was to be */
     struct weir__correction correction; /* settle: of which charge, to what */
+    int64_t withheld[WEIR_LIMITS_MAX];  /* of each limit at least, see weir__redis_query_withhold */
+    bool tried;                         /* weir__slices_try has said no to it already */
     int64_t deadline_us;                /* monotonic */
     int64_t time_us;                    /* of the test clock; -1: the server's own */
     weir_decision *ret;                 /* take, acquire: the folded decision */
@@ -84,6 +88,8 @@ struct weir__job {
 /* Up to WEIR__JOBS_MAX jobs: all are sent, then each is awaited until its own deadline. Any
  * thread. */
 void weir__remote_do(weir_store *store, struct weir__job *const jobs[], size_t n);
+/* The same, but nothing is answered from slices: for those who take them. */
+void weir__remote_send(struct weir__remote *remote, struct weir__job *const jobs[], size_t n);
 /* Whether a query makes sense: some server has a connection, or is tried for the first time. Any
  * thread; never waits. */
 bool weir__remote_reachable(weir_store *store);
@@ -96,6 +102,7 @@ int weir__remote_why(weir_store *store, weir_error *err);
 
 /* What became of a store's calls since the last look. */
 struct weir__remote_look {
+    const char *slices;    /* why no slices are taken although there should be, else NULL */
     bool down;             /* servers did not decide; else only `by_fallback` has a meaning */
     bool reached;          /* although they could be reached */
     uint64_t by_fallback;  /* calls that the local fallback has decided so far */

@@ -1,44 +1,641 @@
-/* See slices.h. */
+/* See slices.h. What callers meet: spending, joining, asking. slices_keep.c has the thread. */
 #include "remote/slices.h"
 
 #include "remote/remote.h"
 
-int weir__slices_open(struct weir__remote *remote, struct weir__slices **ret, weir_error *err)
+#include <string.h>
+
+#define JOINS_MAX 4         /* then the request goes to Redis by itself */
+#define HOT 4               /* requests by which a slot is worth having */
+#define PATIENCE_US 1000000 /* beyond its deadline a call counts as in flight: its caller ends it */
+#define POOLS_PER_STRIPE (WEIR__SLICES_SETS / WEIR__SLICES_STRIPES * WEIR__POOLS_WAYS)
+
+_Static_assert(POOLS_PER_STRIPE == 64, "a stripe has a bit for each of its pools");
+_Static_assert(WEIR__DENIED_SETS % WEIR__SLICES_STRIPES == 0, "denials share the locks");
+
+/* ---- pools ---- */
+
+static size_t slices_set_of(const uint64_t tag[2])
 {
-    (void)remote;
-    (void)err;
-    *ret = NULL;
-    return 0;
+    return tag[1] & (WEIR__SLICES_SETS - 1);
 }
 
-int weir__slices_start(struct weir__slices *slices)
+struct weir__slices_stripe *weir__slices_stripe(struct weir__slices *slices, const uint64_t tag[2])
 {
-    (void)slices;
-    return 0;
+    return &slices->stripes[slices_set_of(tag) / (WEIR__SLICES_SETS / WEIR__SLICES_STRIPES)];
 }
 
-void weir__slices_close(struct weir__slices *slices, bool forked)
+struct weir__pool *weir__slices_find(struct weir__slices *slices, const uint64_t tag[2])
 {
-    (void)slices;
-    (void)forked;
+    struct weir__pool *set = weir__pools_set(&slices->pools, tag);
+    for (size_t i = 0; i < WEIR__POOLS_WAYS; i++) {
+        if (set[i].tag[0] == tag[0] && set[i].tag[1] == tag[1])
+            return &set[i];
+    }
+    return NULL;
 }
+
+struct weir__pool_now weir__slices_now(const struct weir__slices *slices)
+{
+    return (struct weir__pool_now){.now_us = weir__boot_us(),
+                                   .slot_us =
+                                       atomic_load_explicit(&slices->slot_us, memory_order_relaxed),
+                                   .life_us = slices->slicing.life_us};
+}
+
+/* Whether a request may be answered from a pool. */
+static bool slices_fits(const weir_request *request)
+{
+    return request->limit->count == 1 && !request->limit->costs && request->cost >= 1 &&
+           !request->least && !request->acquire &&
+           (request->wait_us == WEIR_WAIT_DEFAULT || request->wait_us == 0) &&
+           request->key.len <= WEIR__POOL_KEY_MAX;
+}
+
+/* The pool of a request, under its lock; NULL: it has none. */
+static struct weir__pool *slices_pool(struct weir__slices *slices, const uint64_t tag[2],
+                                      const weir_request *request, int64_t now_us)
+{
+    const struct weir__rule *rule = &request->limit->rules[0];
+    struct weir__pool *pool = weir__slices_find(slices, tag);
+    struct weir__slice_terms terms;
+    int64_t withheld;
+    if (WEIR__LIKELY(pool && !memcmp(&pool->rule, rule, sizeof *rule)))
+        return pool;
+    if (!weir__slice_terms(&slices->slicing, rule, &terms))
+        return NULL;
+    return weir__pools_place(&slices->pools, tag, request->key, rule, &terms, now_us, &withheld);
+}
+
+/* ---- one step of a request ---- */
+
+enum slices_step {
+    SLICES_DONE,   /* it is answered */
+    SLICES_REFILL, /* its caller asks for a slice */
+    SLICES_JOIN,   /* another does */
+    SLICES_SEND,   /* it goes to Redis by itself */
+};
+
+struct slices_turn {
+    uint64_t tag[2];
+    bool pooled; /* it may be answered from a pool */
+    bool again;  /* it was counted already */
+    unsigned joins;
+    enum slices_step step;
+    struct weir__pool_call call; /* REFILL: which; JOIN: its serial */
+    bool notes;                  /* a denial of it is worth remembering */
+    struct weir__denied_call denied;
+    int64_t asked_us; /* before it was */
+    /* what the job says while it asks for a slice */
+    weir_request refill, *requests;
+    weir_decision answer, row, *ret, *rows;
+};
+
+/* A request is counted once, however often it comes. */
+static enum weir__spend slices_spend(struct weir__pool *pool, const struct weir__pool_now *now,
+                                     int64_t cost, bool again, weir_decision *ret, bool *ret_refill)
+{
+    if (again) {
+        pool->takes -= pool->takes > 0;
+        pool->wanted = weir__max(0, pool->wanted - cost);
+    }
+    return weir__pool_spend(pool, now, cost, ret, ret_refill);
+}
+
+static bool slices_may_ask(const struct weir__slices *slices, int64_t now_us)
+{
+    return WEIR__LIKELY(now_us >=
+                        atomic_load_explicit(&slices->refused_until_us, memory_order_relaxed));
+}
+
+static void slices_mark(struct weir__slices *slices, struct weir__slices_stripe *stripe,
+                        struct weir__pool *pool)
+{
+    size_t i = (size_t)(pool - slices->pools.pools) % POOLS_PER_STRIPE;
+    pool->queued = true;
+    atomic_fetch_or(&stripe->refill, UINT64_C(1) << i);
+}
+
+/* A key is hot, but there is no slot. */
+static bool slices_wants_slot(struct weir__slices *slices, const struct weir__pool *pool,
+                              const struct weir__pool_now *now)
+{
+    if (now->slot_us > now->now_us || pool->takes + pool->takes_before < HOT)
+        return false;
+    return !atomic_exchange_explicit(&slices->slot_wanted, 1, memory_order_relaxed);
+}
+
+/* What a step means for its caller, under the lock. */
+static enum slices_step slices_after(struct weir__slices *slices, struct weir__pool *pool,
+                                     const struct weir__pool_now *now, enum weir__spend spend,
+                                     int64_t cost, int64_t until_us, struct weir__pool_call *ret)
+{
+    switch (spend) {
+    case WEIR__SPEND_LOCAL:
+    case WEIR__SPEND_DENIED:
+        return SLICES_DONE;
+    case WEIR__SPEND_JOIN:
+        ret->serial = pool->serial;
+        return SLICES_JOIN;
+    case WEIR__SPEND_REFILL:
+        if (slices_may_ask(slices, now->now_us) && weir__pool_ask(pool, now, cost, until_us, ret))
+            return SLICES_REFILL;
+        break;
+    case WEIR__SPEND_ASK:
+        break;
+    }
+    return SLICES_SEND;
+}
+
+static void slices_count_spend(struct weir__slices_stripe *stripe, enum weir__spend spend)
+{
+    if (spend == WEIR__SPEND_LOCAL)
+        weir__count_add(&stripe->local, 1);
+    else if (spend == WEIR__SPEND_DENIED)
+        weir__count_add(&stripe->denied, 1);
+}
+
+/* Spends, if it can. `asks` 0: the request will come again if it cannot; else it may ask for a
+ * slice until then. */
+static enum slices_step slices_step(struct weir__slices *slices, const uint64_t tag[2],
+                                    const weir_request *request, bool again, int64_t asks_us,
+                                    struct weir__pool_call *call, weir_decision *ret)
+{
+    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, tag);
+    struct weir__pool_now now = weir__slices_now(slices);
+    enum slices_step step = SLICES_SEND;
+    bool ring = false;
+    weir__lock_take(&stripe->lock);
+    struct weir__pool *pool = slices_pool(slices, tag, request, now.now_us);
+    if (WEIR__LIKELY(pool != NULL)) {
+        bool refill;
+        enum weir__spend spend = slices_spend(pool, &now, request->cost, again, ret, &refill);
+        slices_count_spend(stripe, spend);
+        if (WEIR__UNLIKELY(refill) && slices_may_ask(slices, now.now_us)) {
+            slices_mark(slices, stripe, pool);
+            ring = true;
+        }
+        if (WEIR__LIKELY(spend == WEIR__SPEND_LOCAL || spend == WEIR__SPEND_DENIED))
+            step = SLICES_DONE;
+        else if (asks_us)
+            step =
+                slices_after(slices, pool, &now, spend, request->cost, now.now_us + asks_us, call);
+        if (spend == WEIR__SPEND_ASK)
+            ring = slices_wants_slot(slices, pool, &now) || ring;
+    }
+    weir__lock_release(&stripe->lock);
+    if (WEIR__UNLIKELY(ring))
+        weir__slices_ring(slices);
+    return step;
+}
+
+/* ---- remembered denials ---- */
+
+static struct weir__slices_stripe *slices_denied_stripe(struct weir__slices *slices,
+                                                        const struct weir__denied_call *call)
+{
+    return &slices->stripes[call->set % WEIR__SLICES_STRIPES];
+}
+
+/* Waits are not remembered: what is ahead of them may go away. */
+static bool slices_remembers(const weir_request *requests, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (requests[i].wait_us != WEIR_WAIT_DEFAULT && requests[i].wait_us != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool slices_recall(struct weir__slices *slices, const struct weir__denied_call *call,
+                          weir_decision *rows, weir_decision *ret)
+{
+    weir_decision unused[WEIR__DENIED_LIMITS];
+    struct weir__slices_stripe *stripe = slices_denied_stripe(slices, call);
+    int64_t now_us = weir__boot_us();
+    weir__lock_take(&stripe->lock);
+    bool found = weir__denied_find(&slices->denied, call, now_us, rows ? rows : unused, ret);
+    if (found)
+        weir__count_add(&stripe->denied, 1);
+    weir__lock_release(&stripe->lock);
+    return found;
+}
+
+static void slices_note(struct weir__slices *slices, const struct slices_turn *turn,
+                        const struct weir__job *job)
+{
+    struct weir__slices_stripe *stripe = slices_denied_stripe(slices, &turn->denied);
+    const weir_decision *rows = job->rows ? job->rows : job->ret;
+    if (!turn->notes || job->code || job->ret->allowed)
+        return;
+    if (!job->rows && turn->denied.limits != 1) /* nobody wanted the rows */
+        return;
+    weir__lock_take(&stripe->lock);
+    weir__denied_note(&slices->denied, &turn->denied, rows, job->ret, turn->asked_us,
+                      slices->slicing.life_us);
+    weir__lock_release(&stripe->lock);
+}
+
+/* ---- answers without a call ---- */
 
 bool weir__slices_try(weir_store *store, const weir_request *request, weir_decision *ret)
 {
-    (void)store;
-    (void)request;
-    (void)ret;
-    return false;
+    struct weir__slices *slices = weir__remote_of(store)->slices;
+    struct weir__denied_call denied;
+    uint64_t tag[2];
+    assert(store->engine == &weir__remote_engine);
+    if (!slices || !weir__slices_alive(slices) || store->clock.now || request->acquire)
+        return false;
+    if (WEIR__LIKELY(slices_fits(request))) {
+        weir__pools_tag(&slices->pools, request->key, &request->limit->rules[0], tag);
+        if (WEIR__LIKELY(slices_step(slices, tag, request, false, 0, NULL, ret) == SLICES_DONE)) {
+            if (request->detail)
+                *request->detail = *ret;
+            return true;
+        }
+    }
+    return slices_remembers(request, 1) && request->cost > 0 &&
+           weir__denied_call(&slices->denied, request, 1, &denied) &&
+           slices_recall(slices, &denied, request->detail, ret);
+}
+
+/* ---- calls for slices ---- */
+
+/* Limits that shape know no least: they are asked for that much and no more. */
+weir_request weir__slice_request(const struct weir__slice_ask *ask, weir_key key,
+                                 const weir_limit *limit)
+{
+    weir_request request = weir_request_make(key, limit);
+    bool shapes = weir__algorithm_of(&limit->rules[0])->shapes;
+    request.cost = shapes ? ask->call.least : ask->call.cost;
+    request.least = shapes ? 0 : ask->call.least;
+    return request;
+}
+
+/* The server is older than LEAST. It is asked again after a while. */
+static void slices_heed_refusal(struct weir__slices *slices, const struct weir__job *job)
+{
+    if (job->code && job->code != WEIR_EUNREACHABLE && strstr(job->error, "LEAST"))
+        atomic_store(&slices->refused_until_us, weir__boot_us() + 10000000);
+    else if (job->code == 0 && job->requests[0].least)
+        atomic_store(&slices->refused_until_us, 0);
+}
+
+void weir__slices_lose(struct weir__slices *slices, uint64_t count, int64_t units)
+{
+    atomic_fetch_add(&slices->slices_lost, count);
+    atomic_fetch_add(&slices->units_lost, (uint64_t)units);
+}
+
+void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_ask *ask,
+                        const struct weir__job *job)
+{
+    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, ask->tag);
+    struct weir__pool_now now = weir__slices_now(slices);
+    const weir_decision *row = &job->rows[0];
+    bool kept = false;
+    atomic_fetch_add_explicit(&slices->calls, 1, memory_order_relaxed);
+    slices_heed_refusal(slices, job);
+    weir__lock_take(&stripe->lock);
+    struct weir__pool *pool = weir__slices_find(slices, ask->tag);
+    if (pool && job->code == 0)
+        kept = weir__pool_answer(pool, &now, &ask->call, row);
+    else if (pool)
+        weir__pool_lose(pool, &ask->call);
+    if (job->code == 0 && row->allowed) {
+        weir__count_add(&stripe->slices_taken, 1);
+        weir__count_add(&stripe->units_taken, (uint64_t)row->granted);
+    }
+    if (stripe->joined)
+        pthread_cond_broadcast(&stripe->answered);
+    weir__lock_release(&stripe->lock);
+    if (job->code == 0 && row->allowed && !kept)
+        weir__slices_lose(slices, 1, row->granted);
+    else if (kept && !atomic_exchange(&slices->busy, 1))
+        weir__slices_ring(slices); /* it may have to be given back one day */
+}
+
+/* ---- jobs ---- */
+
+/* It is answered here. */
+static void slices_done(struct slices_turn *turn, struct weir__job *job, int code)
+{
+    turn->step = SLICES_DONE;
+    job->code = code;
+    job->error[0] = 0;
+}
+
+static void slices_step_job(struct weir__slices *slices, struct slices_turn *turn,
+                            struct weir__job *job)
+{
+    int64_t left_us = weir__max(0, job->deadline_us - weir__mono_us());
+    turn->step = SLICES_SEND;
+    if (turn->pooled && turn->joins < JOINS_MAX)
+        turn->step = slices_step(slices, turn->tag, &job->requests[0], turn->again,
+                                 left_us + PATIENCE_US, &turn->call, job->ret);
+    turn->again = true;
+    if (turn->step == SLICES_DONE && job->rows)
+        job->rows[0] = *job->ret;
+    if (turn->step == SLICES_SEND && turn->notes && turn->joins == 0 &&
+        slices_recall(slices, &turn->denied, job->rows, job->ret))
+        turn->step = SLICES_DONE;
+    if (turn->step == SLICES_DONE)
+        slices_done(turn, job, 0);
+}
+
+static void slices_begin(struct weir__slices *slices, struct slices_turn *turn,
+                         struct weir__job *job)
+{
+    const weir_request *request = &job->requests[0];
+    bool takes = job->verb == WEIR__VERB_TAKE && job->time_us < 0;
+    turn->again = job->tried;
+    turn->pooled = false;
+    turn->joins = 0;
+    turn->asked_us = weir__boot_us();
+    if (takes && job->count == 1 && slices_fits(request)) {
+        turn->pooled = true;
+        weir__pools_tag(&slices->pools, request->key, &request->limit->rules[0], turn->tag);
+    }
+    turn->notes = takes && request->cost > 0 && slices_remembers(job->requests, job->count) &&
+                  weir__denied_call(&slices->denied, job->requests, job->count, &turn->denied);
+    slices_step_job(slices, turn, job);
+}
+
+/* The job asks for a slice, until slices_refilled. */
+static void slices_refill(struct slices_turn *turn, struct weir__job *job)
+{
+    const struct weir__slice_ask ask = {.call = turn->call};
+    turn->requests = job->requests;
+    turn->ret = job->ret;
+    turn->rows = job->rows;
+    turn->refill = weir__slice_request(&ask, job->requests[0].key, job->requests[0].limit);
+    job->requests = &turn->refill;
+    job->ret = &turn->answer;
+    job->rows = &turn->row;
+}
+
+static void slices_refilled(struct weir__slices *slices, struct slices_turn *turn,
+                            struct weir__job *job)
+{
+    const struct weir__slice_ask ask = {.tag = {turn->tag[0], turn->tag[1]}, .call = turn->call};
+    weir__slice_answer(slices, &ask, job);
+    job->requests = turn->requests;
+    job->ret = turn->ret;
+    job->rows = turn->rows;
+    turn->step = SLICES_SEND;
+    if (job->code == WEIR_EUNREACHABLE) {
+        turn->step = SLICES_DONE;
+    } else if (slices_step(slices, turn->tag, &job->requests[0], true, 0, NULL, job->ret) ==
+               SLICES_DONE) { /* otherwise others have spent it all */
+        if (job->rows)
+            job->rows[0] = *job->ret;
+        slices_done(turn, job, 0);
+    }
+}
+
+/* Redis has answered a request itself. */
+static void slices_sent(struct weir__slices *slices, struct slices_turn *turn,
+                        struct weir__job *job)
+{
+    turn->step = SLICES_DONE;
+    if (!weir__verb_decides(job->verb))
+        return;
+    atomic_fetch_add_explicit(&slices->central, 1, memory_order_relaxed);
+    slices_note(slices, turn, job);
+    if (!turn->pooled || job->code)
+        return;
+    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, turn->tag);
+    struct weir__pool_now now = weir__slices_now(slices);
+    weir__lock_take(&stripe->lock);
+    struct weir__pool *pool = weir__slices_find(slices, turn->tag);
+    if (pool && pool->size == job->ret->limit)
+        weir__pool_hear(pool, &now, job->ret);
+    weir__lock_release(&stripe->lock);
+}
+
+/* Waits until the call is over that it joined. */
+static void slices_join(struct weir__slices *slices, const struct slices_turn *turn,
+                        int64_t deadline_us)
+{
+    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, turn->tag);
+    weir__lock_take(&stripe->lock);
+    stripe->joined++;
+    for (;;) {
+        const struct weir__pool *pool = weir__slices_find(slices, turn->tag);
+        if (!pool || pool->asked == 0 || pool->serial != turn->call.serial ||
+            weir__mono_us() >= deadline_us)
+            break;
+        weir__cond_wait(&stripe->answered, &stripe->lock, deadline_us);
+    }
+    stripe->joined--;
+    weir__lock_release(&stripe->lock);
+}
+
+/* Sends what is to be sent; false: nothing is. */
+static bool slices_send(struct weir__remote *remote, struct weir__job *const jobs[], size_t n,
+                        struct slices_turn *turns)
+{
+    struct weir__job *sent[WEIR__JOBS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (turns[i].step == SLICES_REFILL)
+            slices_refill(&turns[i], jobs[i]);
+        if (turns[i].step == SLICES_REFILL || turns[i].step == SLICES_SEND)
+            sent[count++] = jobs[i];
+    }
+    if (count == 0)
+        return false;
+    weir__remote_send(remote, sent, count);
+    for (size_t i = 0; i < n; i++) {
+        if (turns[i].step == SLICES_REFILL)
+            slices_refilled(remote->slices, &turns[i], jobs[i]);
+        else if (turns[i].step == SLICES_SEND)
+            slices_sent(remote->slices, &turns[i], jobs[i]);
+    }
+    return true;
+}
+
+/* Those that joined look again. False: none is left. */
+static bool slices_look_again(struct weir__slices *slices, struct weir__job *const jobs[], size_t n,
+                              struct slices_turn *turns, int64_t deadline_us)
+{
+    bool some = false;
+    for (size_t i = 0; i < n; i++) {
+        if (turns[i].step == SLICES_JOIN) {
+            turns[i].joins++;
+            slices_step_job(slices, &turns[i], jobs[i]);
+        }
+        if (turns[i].step == SLICES_JOIN && weir__mono_us() >= deadline_us)
+            slices_done(&turns[i], jobs[i], WEIR_EUNREACHABLE);
+        some = some || turns[i].step != SLICES_DONE;
+    }
+    return some;
+}
+
+static void slices_run(struct weir__remote *remote, struct weir__job *const jobs[], size_t n,
+                       struct slices_turn *turns)
+{
+    struct weir__slices *slices = remote->slices;
+    int64_t deadline_us = INT64_MAX;
+    for (size_t i = 0; i < n; i++) {
+        slices_begin(slices, &turns[i], jobs[i]);
+        deadline_us = weir__min(deadline_us, jobs[i]->deadline_us);
+    }
+    do {
+        size_t first = 0;
+        if (slices_send(remote, jobs, n, turns))
+            continue;
+        while (first < n && turns[first].step != SLICES_JOIN)
+            first++;
+        if (first < n)
+            slices_join(slices, &turns[first], deadline_us);
+    } while (slices_look_again(slices, jobs, n, turns, deadline_us));
+}
+
+/* Not inlined: a single job needs room for one turn. */
+static __attribute__((noinline)) void slices_run_many(struct weir__remote *remote,
+                                                      struct weir__job *const jobs[], size_t n)
+{
+    struct slices_turn turns[WEIR__JOBS_MAX];
+    assert(n <= WEIR__JOBS_MAX);
+    slices_run(remote, jobs, n, turns);
+}
+
+void weir__slices_do(struct weir__remote *remote, struct weir__job *const jobs[], size_t n)
+{
+    struct slices_turn turn;
+    if (!weir__slices_alive(remote->slices))
+        weir__remote_send(remote, jobs, n);
+    else if (n == 1)
+        slices_run(remote, jobs, 1, &turn);
+    else
+        slices_run_many(remote, jobs, n);
+}
+
+/* ---- what else happens to keys ---- */
+
+void weir__slices_withheld(struct weir__remote *remote, const weir_request *requests, size_t n,
+                           int64_t *ret)
+{
+    struct weir__slices *slices = remote->slices;
+    if (!slices || !weir__slices_alive(slices))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const weir_limit *limit = requests[i].limit;
+        for (size_t j = 0; j < limit->count; j++, ret++) {
+            uint64_t tag[2];
+            weir__pools_tag(&slices->pools, requests[i].key, &limit->rules[j], tag);
+            struct weir__slices_stripe *stripe = weir__slices_stripe(slices, tag);
+            weir__lock_take(&stripe->lock);
+            const struct weir__pool *pool = weir__slices_find(slices, tag);
+            *ret = weir__max(*ret, pool ? pool->withheld : 0);
+            weir__lock_release(&stripe->lock);
+        }
+    }
+}
+
+void weir__slices_forgive(struct weir__remote *remote, weir_key key, const weir_limit *limit)
+{
+    struct weir__slices *slices = remote->slices;
+    if (!slices || !weir__slices_alive(slices))
+        return;
+    weir__denied_forget(&slices->denied, key);
+    for (size_t j = 0; j < limit->count; j++) {
+        uint64_t tag[2];
+        weir__pools_tag(&slices->pools, key, &limit->rules[j], tag);
+        struct weir__slices_stripe *stripe = weir__slices_stripe(slices, tag);
+        weir__lock_take(&stripe->lock);
+        struct weir__pool *pool = weir__slices_find(slices, tag);
+        if (pool)
+            weir__pool_forgive(pool);
+        weir__lock_release(&stripe->lock);
+    }
+}
+
+static void slices_drop(struct weir__slices *slices, struct weir__slices_stripe *stripe,
+                        struct weir__pool *pool)
+{
+    uint64_t slices_held = 0;
+    WEIR__ASSERT_LOCKED(&stripe->lock);
+    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++)
+        slices_held += pool->grants[i].left > 0;
+    weir__slices_lose(slices, slices_held, weir__pool_drop(pool));
+    if (stripe->joined)
+        pthread_cond_broadcast(&stripe->answered);
+}
+
+void weir__slices_reset(struct weir__remote *remote, weir_key key)
+{
+    struct weir__slices *slices = remote->slices;
+    if (!slices || !weir__slices_alive(slices))
+        return;
+    weir__denied_forget(&slices->denied, key);
+    for (size_t i = 0; i < WEIR__SLICES_STRIPES; i++) {
+        struct weir__slices_stripe *stripe = &slices->stripes[i];
+        struct weir__pool *pools = &slices->pools.pools[i * POOLS_PER_STRIPE];
+        weir__lock_take(&stripe->lock);
+        for (size_t j = 0; j < POOLS_PER_STRIPE; j++) {
+            if (pools[j].key_len == key.len && !memcmp(pools[j].key, key.data, key.len))
+                slices_drop(slices, stripe, &pools[j]);
+        }
+        weir__lock_release(&stripe->lock);
+    }
+}
+
+/* ---- counts ---- */
+
+static void slices_count_held(struct weir__slices *slices, struct weir__slices_counts *ret)
+{
+    int64_t now_us = weir__boot_us();
+    for (size_t i = 0; i < WEIR__SLICES_STRIPES; i++) {
+        struct weir__slices_stripe *stripe = &slices->stripes[i];
+        const struct weir__pool *pools = &slices->pools.pools[i * POOLS_PER_STRIPE];
+        weir__lock_take(&stripe->lock);
+        for (size_t j = 0; j < POOLS_PER_STRIPE; j++) {
+            for (size_t k = 0; k < WEIR__POOL_GRANTS && pools[j].most; k++) {
+                const struct weir__grant *grant = &pools[j].grants[k];
+                bool held = grant->left > 0 && now_us < grant->end_us;
+                ret->slices += held;
+                ret->units += held ? (uint64_t)grant->left : 0;
+            }
+        }
+        weir__lock_release(&stripe->lock);
+    }
 }
 
 void weir__slices_count(weir_store *store, struct weir__slices_counts *ret)
 {
-    (void)store;
+    struct weir__slices *slices = weir__remote_of(store)->slices;
     *ret = (struct weir__slices_counts){0};
+    if (store->engine != &weir__remote_engine || !slices)
+        return;
+    ret->on = true;
+    if (!weir__slices_alive(slices))
+        return;
+    for (size_t i = 0; i < WEIR__SLICES_STRIPES; i++) {
+        const struct weir__slices_stripe *stripe = &slices->stripes[i];
+        ret->local += stripe->local;
+        ret->denied += stripe->denied;
+        ret->slices_taken += stripe->slices_taken;
+        ret->units_taken += stripe->units_taken;
+    }
+    slices_count_held(slices, ret);
+    ret->slot = slices->slot_us > weir__boot_us();
+    ret->central = slices->central;
+    ret->calls = slices->calls;
+    ret->slices_returned = slices->slices_returned;
+    ret->slices_lost = slices->slices_lost;
+    ret->units_returned = slices->units_returned;
+    ret->units_lost = slices->units_lost;
 }
 
 const char *weir__slices_trouble(weir_store *store)
 {
-    (void)store;
-    return NULL;
+    struct weir__slices *slices = weir__remote_of(store)->slices;
+    if (store->engine != &weir__remote_engine || !slices || !weir__slices_alive(slices))
+        return NULL;
+    return slices_may_ask(slices, weir__boot_us())
+               ? NULL
+               : "weir_redis.so does not know LEAST, it is older than this program: upgrade it. "
+                 "Until then slices= has no effect but for what it withholds";
 }

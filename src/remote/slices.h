@@ -19,11 +19,61 @@
 #ifndef WEIR_SLICES_H
 #define WEIR_SLICES_H
 
+#include "remote/denied.h"
+#include "remote/lock.h"
 #include "remote/pool.h"
 #include "wire/url.h"
 
+#include <unistd.h>
+
+#define WEIR__SLICES_STRIPES 64
+#define WEIR__SLICES_SETS 1024 /* of WEIR__POOLS_WAYS pools: 4,096 keys at once */
+
 struct weir__remote;
-struct weir__slices;
+struct weir__job;
+
+/* Pools that share a lock, 64 of them, and denials that share it, too. */
+struct weir__slices_stripe {
+    struct weir__lock lock;
+    pthread_cond_t answered; /* a call for a slice of this stripe is over */
+    unsigned joined;         /* who waits for that */
+    _Atomic uint64_t refill; /* bit i: pool i of the stripe is to be refilled */
+    /* under the lock, read without it */
+    _Atomic uint64_t local, denied, slices_taken, units_taken;
+} __attribute__((aligned(128)));
+
+/* In memory that a child gets as zeros. */
+struct weir__slices {
+    _Atomic pid_t owner; /* the process that it works in; set last */
+    bool wiped;          /* the kernel does that for us, else `owner` is compared */
+    struct weir__slicing slicing;
+    struct weir__remote *remote;
+    _Atomic int64_t slot_us; /* until when this process has its slot; 0: it has none */
+    _Atomic uint64_t central, calls;
+    /* no LEAST */
+    _Atomic int64_t refused_until_us; /* the server does not know LEAST: asked again then */
+    /* the thread (slices_keep.c) */
+    pthread_t thread;
+    _Atomic uint32_t bell;         /* a futex: there is something to do */
+    _Atomic uint32_t asleep, stop; /* it listens to the bell; it shall end */
+    _Atomic uint32_t busy;         /* it looks at the pools now and then */
+    _Atomic uint32_t slot_wanted;  /* some key is hot, and there is no slot */
+    _Atomic uint64_t slices_returned, slices_lost, units_returned, units_lost;
+    uint64_t lease;                     /* of the slot; 0: none */
+    int64_t slot_next_us, scan_next_us; /* when to renew or try again; when to look for returns */
+    int64_t idle_since_us;              /* since when no pool is used */
+    int64_t last_us;                    /* the store closes: by then it is done; monotonic */
+    struct weir__slices_stripe stripes[WEIR__SLICES_STRIPES];
+    struct weir__denied denied;
+    struct weir__pools pools; /* last: the pools follow */
+};
+
+/* Whether the slices are this process's. */
+static inline bool weir__slices_alive(const struct weir__slices *slices)
+{
+    pid_t owner = atomic_load_explicit(&slices->owner, memory_order_acquire);
+    return owner != 0 && (slices->wiped || owner == getpid());
+}
 
 /* What an address says about slices. */
 static inline struct weir__slicing weir__slicing_of(const struct weir__redis_url *url)
@@ -48,21 +98,56 @@ static inline weir_key weir__slot_key(void)
 #define WEIR__SLOT_RENEW_US INT64_C(3000000) /* how often it is renewed */
 #define WEIR__SLOT_RETRY_US INT64_C(1000000) /* and tried again where there was none */
 
-/* ---- their life ---- */
+/* ---- their life (slices_keep.c) ---- */
 
-/* Of a store whose address is read; *ret NULL: it does not slice. 0 or a code. */
-int weir__slices_open(struct weir__remote *remote, struct weir__slices **ret, weir_error *err);
-/* Begins in this process: at first, and after fork. 0, or a code: it asks centrally. */
-int weir__slices_start(struct weir__slices *slices);
-/* Gives back what is held and the slot, for at most one deadline; frees all. `forked`: in a child
- * that has not begun. */
-void weir__slices_close(struct weir__slices *slices, bool forked);
+/* Of a store whose fleet runs; remote->slices NULL after it: the store does not slice. 0 or a
+ * code. */
+int weir__slices_open(struct weir__remote *remote, weir_error *err);
+/* Begins again in a child. 0, or a code: then everything is asked of the servers. */
+int weir__slices_start(struct weir__remote *remote);
+/* Gives back what is held and the slot, for at most one deadline; frees all. */
+void weir__slices_close(struct weir__remote *remote);
+/* There is something to do for the thread. Never waits. */
+void weir__slices_ring(struct weir__slices *slices);
 
 /* ---- answers without a call ---- */
 
 /* Never waits, any thread. True: *ret is the answer (and the request's detail, if it has one).
  * False: ask. */
 bool weir__slices_try(weir_store *store, const weir_request *request, weir_decision *ret);
+
+/* ---- calls ---- */
+
+/* weir__remote_do of a store that slices: answers from pools and remembered denials, asks for
+ * slices, joins those who do, and sends the rest. No job makes another wait beyond its deadline. */
+void weir__slices_do(struct weir__remote *remote, struct weir__job *const jobs[], size_t n);
+/* Raises each of *ret, one per row, to what is withheld for the largest size that is known of its
+ * state. */
+void weir__slices_withheld(struct weir__remote *remote, const weir_request *requests, size_t n,
+                           int64_t *ret);
+/* Something was given back to a key: forgets its denials. */
+void weir__slices_forgive(struct weir__remote *remote, weir_key key, const weir_limit *limit);
+/* A key was reset: what is held of it is lost. */
+void weir__slices_reset(struct weir__remote *remote, weir_key key);
+
+/* A call for a slice, outside of its pool's lock. */
+struct weir__slice_ask {
+    uint64_t tag[2];
+    struct weir__pool_call call;
+};
+/* The request that asks for it: the pool's key and limit are the caller's. */
+weir_request weir__slice_request(const struct weir__slice_ask *ask, weir_key key,
+                                 const weir_limit *limit);
+/* It is answered, or not: `code`. *row is its only row. */
+void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_ask *ask,
+                        const struct weir__job *job);
+/* Counts what is neither spent nor given back. */
+void weir__slices_lose(struct weir__slices *slices, uint64_t count, int64_t units);
+/* Now, and what this process may do. */
+struct weir__pool_now weir__slices_now(const struct weir__slices *slices);
+struct weir__slices_stripe *weir__slices_stripe(struct weir__slices *slices, const uint64_t tag[2]);
+/* The pool of a tag; NULL: there is none. Under its lock. */
+struct weir__pool *weir__slices_find(struct weir__slices *slices, const uint64_t tag[2]);
 
 /* ---- for metrics and logs ---- */
 
