@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 /*
- * Makes the pictures of README and manuals from the running program, light and dark, into docs/images.
+ * Makes the pictures of README and manuals from the running program, light and dark, into docs/images. Those of the Chinese
+ * pages have -zh in their names; the machine needs a Chinese font to make them, for example fonts-wqy-microhei.
  *
  *     tools/pictures.mjs [edge|kinds|suggest|dashboard]      WEIR=build/weir
  *
@@ -24,9 +25,16 @@ const weir = path.resolve(process.env.WEIR || path.join(root, "build", "weir"));
 const HOUR = 1760000400; /* a full hour, in seconds since the epoch */
 const BIN_SECONDS = 7.5;
 const PANELS = [
-  { limit: "fixed-window 240/h", title: "fixed window", note: "A new window begins: two quotas in two minutes." },
-  { limit: "sliding-log 240/h", title: "sliding log", note: "Never more than 240 in any hour." },
+  { limit: "fixed-window 240/h", title: ["fixed window", "固定窗口"], note: ["A new window begins: two quotas in two minutes.", "窗口一换，两分钟用掉两份配额。"] },
+  { limit: "sliding-log 240/h", title: ["sliding log", "滑动日志"], note: ["Never more than 240 in any hour.", "任意一小时内绝不超过 240 个。"] },
 ];
+const LANGUAGES = ["", "-zh"]; /* in names of files; texts are [English, Chinese] */
+const EDGE_WORDS = {
+  admits: [(some, all) => `admits ${some} of ${all}`, (some, all) => `${all} 个请求，放行 ${some} 个`],
+  allowed: ["admitted", "放行"],
+  denied: ["denied", "拒绝"],
+  all: ["440 requests around eleven o'clock: a fixed window admits all, a sliding log 240", "十一点前后的 440 个请求：固定窗口全部放行，滑动日志放行 240 个"],
+};
 const COLOURS = {
   light: { ground: "#ffffff", ink: "#1f2430", faint: "#8a93a5", line: "#d5dae3", allowed: "#2f6fde", denied: "#e3a29b" },
   dark: { ground: "#0d1117", ink: "#e6e9ef", faint: "#8b94a7", line: "#30363f", allowed: "#6ea2ff", denied: "#7c4340" },
@@ -52,15 +60,15 @@ function decide(limit) {
   return bins;
 }
 
-function drawPanel({ title, note, bins }, left, colours) {
+function drawPanel({ title, note, bins }, left, colours, language) {
   const [top, height, step, bar] = [84, 120, 22, 17];
   const scale = height / 32;
   const out = [];
   const sum = (what) => bins.reduce((total, bin) => total + bin[what], 0);
   const text = (x, y, size, colour, words, extra = "") =>
     out.push(`<text x="${x}" y="${y}" font-size="${size}" fill="${colour}" ${extra}>${words}</text>`);
-  text(left, 34, 17, colours.ink, title, 'font-weight="600"');
-  text(left, 58, 14, colours.faint, `admits ${sum("allowed")} of ${sum("allowed") + sum("denied")}`);
+  text(left, 34, 17, colours.ink, title[language], 'font-weight="600"');
+  text(left, 58, 14, colours.faint, EDGE_WORDS.admits[language](sum("allowed"), sum("allowed") + sum("denied")));
   bins.forEach((bin, i) => {
     const x = left + i * step;
     const allowed = bin.allowed * scale;
@@ -76,20 +84,24 @@ function drawPanel({ title, note, bins }, left, colours) {
   text(left, top + height + 24, 12, colours.faint, "10:59");
   text(middle, top + height + 24, 12, colours.faint, "11:00", 'text-anchor="middle"');
   text(left + 16 * step - 5, top + height + 24, 12, colours.faint, "11:01", 'text-anchor="end"');
-  text(left, top + height + 52, 13, colours.ink, note);
+  text(left, top + height + 52, 13, colours.ink, note[language]);
   return out.join("\n");
 }
 
+/* [theme, index of the language] */
+const inAll = () => Object.keys(COLOURS).flatMap((theme) => LANGUAGES.map((_, language) => [theme, language]));
+
 function edge() {
   const panels = PANELS.map((panel) => ({ ...panel, bins: decide(panel.limit) }));
-  for (const [theme, colours] of Object.entries(COLOURS)) {
-    const drawn = panels.map((panel, i) => drawPanel(panel, 28 + i * 400, colours)).join("\n");
-    const key = [["allowed", "admitted"], ["denied", "denied"]].map(([name, word], i) =>
+  for (const [theme, language] of inAll()) {
+    const colours = COLOURS[theme];
+    const drawn = panels.map((panel, i) => drawPanel(panel, 28 + i * 400, colours, language)).join("\n");
+    const key = ["allowed", "denied"].map((name, i) =>
       `<rect x="${640 + i * 90}" y="10" width="11" height="11" fill="${colours[name]}"/>` +
-      `<text x="${657 + i * 90}" y="20" font-size="12" fill="${colours.faint}">${word}</text>`).join("");
-    writeFileSync(path.join(images, `edge-${theme}.svg`),
+      `<text x="${657 + i * 90}" y="20" font-size="12" fill="${colours.faint}">${EDGE_WORDS[name][language]}</text>`).join("");
+    writeFileSync(path.join(images, `edge${LANGUAGES[language]}-${theme}.svg`),
       `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 808 276" font-family="system-ui, sans-serif" role="img" ` +
-      `aria-label="440 requests around eleven o'clock: a fixed window admits all, a sliding log 240">\n` +
+      `aria-label="${EDGE_WORDS.all[language]}">\n` +
       `<rect width="808" height="276" rx="8" fill="${colours.ground}"/>\n${drawn}\n${key}\n</svg>\n`);
   }
 }
@@ -97,11 +109,17 @@ function edge() {
 /* ---- kinds of limit ---- */
 
 const KINDS = [
-  { limit: "token-bucket 60/m burst 20", note: "20 at once, then one per second" },
-  { limit: "leaky-bucket 60/m burst 20", note: "a queue: never more than one per second" },
-  { limit: "fixed-window 60/m", note: "60 per minute of the clock, which begins at 0:30" },
-  { limit: "sliding-log 60/m", note: "never more than 60 in any minute" },
+  { limit: "token-bucket 60/m burst 20", note: ["20 at once, then one per second", "先一次放行 20 个，之后每秒 1 个"] },
+  { limit: "leaky-bucket 60/m burst 20", note: ["a queue: never more than one per second", "排队，每秒最多 1 个"] },
+  { limit: "fixed-window 60/m", note: ["60 per minute of the clock, which begins at 0:30", "每个整分钟 60 个，窗口在 0:30 切换"] },
+  { limit: "sliding-log 60/m", note: ["never more than 60 in any minute", "任意一分钟内绝不超过 60 个"] },
 ];
+const KIND_WORDS = {
+  allowed: ["at once", "立即放行"],
+  delayed: ["after a delay", "延迟放行"],
+  denied: ["denied", "拒绝"],
+  all: ["240 requests in two minutes under a token bucket, a leaky bucket, a fixed window and a sliding log", "两分钟内 240 个请求在令牌桶、漏桶、固定窗口和滑动日志下的结果"],
+};
 const KINDS_START = 1760000430; /* half a minute past: a window of the clock ends at 0:30 */
 const KINDS_BIN = 2;
 const KINDS_BINS = 70; /* a queue goes on after the last request */
@@ -128,11 +146,11 @@ function tally(limit) {
   return bins;
 }
 
-function drawKind({ limit, note, bins }, left, top, colours) {
+function drawKind({ limit, note, bins }, left, top, colours, language) {
   const [height, step, bar] = [90, 5.3, 4.3];
   const floor = top + 52 + height;
   const out = [`<text x="${left}" y="${top + 20}" font-size="15" font-weight="600" fill="${colours.ink}">${limit}</text>`,
-    `<text x="${left}" y="${top + 40}" font-size="13" fill="${colours.faint}">${note}</text>`];
+    `<text x="${left}" y="${top + 40}" font-size="13" fill="${colours.faint}">${note[language]}</text>`];
   bins.forEach((bin, i) => {
     let y = floor;
     for (const what of ["allowed", "delayed", "denied"]) {
@@ -149,15 +167,15 @@ function drawKind({ limit, note, bins }, left, top, colours) {
 
 function kinds() {
   const panels = KINDS.map((panel) => ({ ...panel, bins: tally(panel.limit) }));
-  for (const [theme, base] of Object.entries(COLOURS)) {
-    const colours = { ...base, delayed: theme === "light" ? "#e0a526" : "#c9962f" };
-    const drawn = panels.map((panel, i) => drawKind(panel, 28 + (i % 2) * 400, 34 + Math.floor(i / 2) * 180, colours)).join("\n");
-    const key = [["allowed", "at once"], ["delayed", "after a delay"], ["denied", "denied"]].map(([name, word], i) =>
+  for (const [theme, language] of inAll()) {
+    const colours = { ...COLOURS[theme], delayed: theme === "light" ? "#e0a526" : "#c9962f" };
+    const drawn = panels.map((panel, i) => drawKind(panel, 28 + (i % 2) * 400, 34 + Math.floor(i / 2) * 180, colours, language)).join("\n");
+    const key = ["allowed", "delayed", "denied"].map((name, i) =>
       `<rect x="${28 + i * 120}" y="14" width="11" height="11" fill="${colours[name]}"/>` +
-      `<text x="${45 + i * 120}" y="24" font-size="12" fill="${colours.faint}">${word}</text>`).join("");
-    writeFileSync(path.join(images, `kinds-${theme}.svg`),
+      `<text x="${45 + i * 120}" y="24" font-size="12" fill="${colours.faint}">${KIND_WORDS[name][language]}</text>`).join("");
+    writeFileSync(path.join(images, `kinds${LANGUAGES[language]}-${theme}.svg`),
       `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 808 396" font-family="system-ui, sans-serif" role="img" ` +
-      `aria-label="240 requests in two minutes under a token bucket, a leaky bucket, a fixed window and a sliding log">\n` +
+      `aria-label="${KIND_WORDS.all[language]}">\n` +
       `<rect width="808" height="396" rx="8" fill="${colours.ground}"/>\n${drawn}\n${key}\n</svg>\n`);
   }
 }
@@ -208,14 +226,13 @@ async function dashboard() {
   const browser = await launch();
   try {
     const pages = [];
-    for (const theme of ["light", "dark"]) {
-      const page = await browser.newPage({ viewport: { width: 1240, height: 800 }, colorScheme: theme, locale: "en-US", deviceScaleFactor: 1 });
+    for (const [theme, language] of inAll()) {
+      const page = await browser.newPage({ viewport: { width: 1240, height: 800 }, colorScheme: theme, locale: ["en-US", "zh-CN"][language], deviceScaleFactor: 1 });
       await page.goto(server.base);
-      pages.push([theme, page]);
+      pages.push([`dashboard${LANGUAGES[language]}-${theme}.png`, page]);
     }
     await new Promise((resolve) => setTimeout(resolve, WARM_MS));
-    for (const [theme, page] of pages)
-      await page.screenshot({ path: path.join(images, `dashboard-${theme}.png`) });
+    for (const [name, page] of pages) await page.screenshot({ path: path.join(images, name) });
   } finally {
     await browser.close();
     server.process.removeAllListeners("exit");
