@@ -21,6 +21,7 @@ NEEDS = {
     "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so", "tests/tails.vec"],
     "dashboard": ["weir"],
     "bindings": ["weir", "libraries", "weir_redis.so", "tests/tails.vec"],
+    "slices": ["weir", "tests/slices_plans", "weir_redis.so"],
     "coverage": [],  # it compiles what it counts
 }
 
@@ -114,6 +115,12 @@ def model(build, rounds):
     ]
 
 
+def slices(plans):
+    """Many processes, one limit: random plans in one clock, and what they gain."""
+    return [Test(f"slices: {plans} plans", "release", f"tests/slices/check.py --plans {plans}"),
+            Test("slices: volume", "release", "{build}/tests/slices_volume")]
+
+
 def fuzz(build):
     """What fuzzing has found, once more."""
     return [Test(f"fuzz corpus: {name} ({build})", build, f"{{build}}/fuzz/fuzz_{name} fuzz/corpus/{name}/*")
@@ -198,7 +205,7 @@ def listed(kind):
     if kind == "quick":
         return vectors("release") + programs("unit", UNITS, "release") + command_line("release")
     if kind == "soak":
-        return model("release", 200) + connections(3600) + [
+        return model("release", 200) + slices(50000) + connections(3600) + [
             *[Test(f"deaths: thousands, {home}", "release", f"{{build}}/tests/kill 20000 random {home}", 3600)
               for home in ("shm", "file")],
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
@@ -227,7 +234,7 @@ def listed(kind):
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
         *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *programs("unit", ["desk_engine"], "tsan"), *histories("tsan", 30000),
         Test("histories: something is broken", "release", "{build}/tests/history_broken", 3600), *clocks("release"),
-        *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
+        *command_line("asan"), *model("release", 2), *slices(400), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/homes/server/threads.py"),
         *nginx("release"), *nginx("asan"), *desk("release"), *desk("asan"), *desk("tsan"), *bindings("release"), *bindings("asan"),

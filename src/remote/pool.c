@@ -84,6 +84,13 @@ static int64_t pool_demand(const struct weir__pool *pool)
     return weir__min(pool->most, 2 * weir__max(pool->wanted, pool->wanted_before));
 }
 
+/* When the next slice is asked for: so that it comes before the last unit is spent. Where little is
+ * left in Redis, later, so that one call brings more. */
+static int64_t pool_low(const struct weir__pool *pool)
+{
+    return pool_demand(pool) / (pool->scarce ? 8 : 2);
+}
+
 /* ---- grants ---- */
 
 int64_t weir__pool_held(const struct weir__pool *pool, int64_t now_us)
@@ -178,7 +185,7 @@ enum weir__spend weir__pool_spend(struct weir__pool *pool, const struct weir__po
     bool asks = pool_is_hot(pool) && pool_may_ask(pool, now);
     if (held >= cost) {
         pool_take(pool, now, cost, held, ret);
-        *ret_refill = asks && !denied && !pool->queued && held - cost <= pool_demand(pool) / 2 &&
+        *ret_refill = asks && !denied && !pool->queued && held - cost <= pool_low(pool) &&
                       pool_taken(pool, now->now_us) < pool->most;
         return WEIR__SPEND_LOCAL;
     }
@@ -210,12 +217,16 @@ bool weir__pool_ask(struct weir__pool *pool, const struct weir__pool_now *now, i
     int64_t cost = weir__min(room, weir__max(lack, pool_demand(pool)));
     if (cost < weir__max(1, lack))
         return false;
+    int64_t least = weir__max(lack, cost - cost / 3);     /* less is not worth a call */
+    bool whole = weir__algorithm_of(&pool->rule)->shapes; /* it knows no LEAST */
+    if (whole)
+        cost = least = pool->denied_until_us ? least : cost;
     pool->asked = cost;
-    pool->asked_least = weir__max(lack, weir__div_up(cost, 2));
+    pool->asked_least = least;
     pool->asked_until_us = deadline_us;
     pool->serial++;
     *ret = (struct weir__pool_call){.cost = cost,
-                                    .least = pool->asked_least,
+                                    .least = whole ? 0 : least,
                                     .sent_us = now->now_us,
                                     .end_us = weir__min(now->now_us + now->life_us, now->slot_us),
                                     .back_us = now->slot_us - WEIR__POOL_DOUBT_US,
@@ -261,9 +272,9 @@ static void pool_put(struct weir__pool *pool, const struct weir__pool_call *call
     struct weir__grant *grant = pool_free_grant(pool);
     bool fixed = weir__algorithm_of(&pool->rule)->fixed_end;
     int64_t window_us = fixed ? call->sent_us + row->reset_after_us : INT64_MAX;
-    assert(grant && row->granted >= 1 && row->granted <= call->cost);
+    assert(grant);
     *grant = (struct weir__grant){
-        .left = row->granted,
+        .left = weir__max(0, weir__min(row->granted, call->cost)), /* a server may say anything */
         .end_us = weir__min(call->end_us, window_us),
         .back_us = weir__min(weir__min(call->back_us, window_us), pool_entry_end(pool, call)),
         .time_us = row->time_us};
@@ -285,6 +296,7 @@ bool weir__pool_answer(struct weir__pool *pool, const struct weir__pool_now *now
     if (!pool_is_asked(pool, call) || now->now_us >= pool->asked_until_us)
         return false;
     pool->asked = 0;
+    pool->scarce = row->granted < call->cost;
     pool_note(pool, now, row);
     if (!row->allowed) {
         pool_deny(pool, now, row);

@@ -80,6 +80,7 @@ struct weir__pool {
     int64_t asked_until_us; /* then its process is taken for dead */
     int64_t asked_least;
     uint32_t serial; /* of that call */
+    bool scarce;     /* Redis gave less than was asked for, the last time */
     bool queued;     /* for the slicer's own: somebody was told to refill it */
     /* units on their way back: Redis has not said yet that it has them */
     int64_t returning;
@@ -118,7 +119,8 @@ struct weir__pool_now {
 enum weir__spend weir__pool_spend(struct weir__pool *pool, const struct weir__pool_now *now,
                                   int64_t cost, weir_decision *ret, bool *ret_refill);
 
-/* A slice to ask Redis for: at most `cost` units, at least `least`, at the limit reduced. */
+/* A slice to ask Redis for, at the limit reduced: at most `cost` units and at least `least`; least
+ * 0: all of them or nothing, as a leaky bucket knows no LEAST. */
 struct weir__pool_call {
     int64_t cost, least;
     int64_t sent_us;
@@ -147,8 +149,8 @@ struct weir__pool_return {
 };
 bool weir__pool_give_back(struct weir__pool *pool, const struct weir__pool_now *now, bool all,
                           struct weir__pool_return *ret);
-/* Redis has answered that settle, whatever it said. Not for one whose answer did not come: Redis
- * may still have it before it. */
+/* Redis has answered that settle, whatever it said. Not for one whose answer did not come: it may
+ * still be on its way. */
 void weir__pool_gave_back(struct weir__pool *pool, const struct weir__pool_return *back);
 /* The key was reset: drops everything that is held, and returns how much. */
 int64_t weir__pool_drop(struct weir__pool *pool);

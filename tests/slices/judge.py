@@ -1,0 +1,109 @@
+"""Whether admissions stay within a limit, by the promise of SPEC ("Sliced stores") for its kind. Plain arithmetic and the
+model of tests/model; nothing here comes from the library.
+
+    problems(limit, admissions)                     -> a list of texts, empty if all is well
+    admissions: (time in microseconds, cost), in any order; charges: ("C", time, cost) and ("R", time, t0, cost), in order
+"""
+import bisect
+import collections
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "model"))
+import limits as language  # noqa: E402
+import model  # noqa: E402
+
+
+def one(text):
+    return language.parse(text)[0]
+
+
+def by_the_limit(limit, admissions):
+    """The exact limit, fed with the admissions, allows each of them."""
+    exact, state = model.engine(limit), None
+    found = []
+    for time, cost in admissions:
+        if hasattr(exact, "level"):
+            fits = exact.level(state, time) >= cost
+        else:
+            fits = exact.used(state, time) + cost * getattr(exact, "scale", 1) <= exact.limit * getattr(exact, "scale", 1)
+        if not fits:
+            found.append(f"{cost} at {time} is more than the limit allows")
+        state = exact.charge(state, time, cost)
+    return found
+
+
+def by_spans(limit, admissions):
+    """At most so much in every span of one period: what log and window promise."""
+    found, inside, total = [], collections.deque(), 0
+    for time, cost in admissions:
+        while inside and inside[0][0] <= time - limit.period:
+            total -= inside.popleft()[1]
+        inside.append((time, cost))
+        total += cost
+        if total > limit.count:
+            found.append(f"{total} within the period that ends at {time}")
+    return found
+
+
+def by_steps(limit, admissions):
+    """At most burst + N * (floor(s / W) + 1) in every span of length s. For each admission as the end: of all beginnings that
+    are so many periods back, the earliest has the most."""
+    times = [time for time, _ in admissions]
+    sums = [0]
+    for _, cost in admissions:
+        sums.append(sums[-1] + cost)
+    found = []
+    for i, end in enumerate(times):
+        start, back = i, 0
+        while start > 0:
+            # spans shorter than back + 1 periods
+            start = bisect.bisect_right(times, end - (back + 1) * limit.period, 0, i + 1)
+            if sums[i + 1] - sums[start] > limit.burst + limit.count * (back + 1):
+                found.append(f"{sums[i + 1] - sums[start]} in a span of {end - times[start]} that ends at {end}")
+                break
+            if sums[i + 1] <= limit.burst + limit.count * (back + 2):
+                break
+            back += 1
+    return found
+
+
+def by_windows(limit, admissions):
+    """At most N in each window."""
+    exact = model.engine(limit)
+    counts = collections.Counter()
+    for time, cost in admissions:
+        counts[exact.charge(None, time, cost)[0]] += cost
+    return [f"{total} in the window from {start}" for start, total in sorted(counts.items()) if total > limit.count]
+
+
+def by_opened_windows(limit, admissions, charges):
+    """At most N in each window that the server has opened."""
+    exact, state, starts = model.engine(limit), None, []
+    for charge in charges:
+        if charge[0] == "C":
+            state = exact.charge(state, charge[1], charge[2])
+            if not starts or starts[-1] != state[0]:
+                starts.append(state[0])
+        else:
+            state = exact.settle(state, charge[1], charge[2], charge[3], 0)
+    counts, found = collections.Counter(), []
+    for time, cost in admissions:
+        at = bisect.bisect_right(starts, time) - 1
+        if at < 0 or time >= starts[at] + limit.period:
+            found.append(f"{cost} at {time} is in no window")
+        counts[at] += cost
+    return found + [f"{total} in the window from {starts[at]}" for at, total in counts.items() if total > limit.count]
+
+
+def problems(limit, admissions, charges=()):
+    admissions = sorted(admissions)
+    if limit.stepped:
+        return by_steps(limit, admissions)
+    if limit.kind == "fixed-window":
+        return by_opened_windows(limit, admissions, charges) if limit.from_first else by_windows(limit, admissions)
+    if limit.kind == "sliding-window":
+        return by_spans(limit, admissions)
+    if limit.kind == "sliding-log":
+        return by_spans(limit, admissions)
+    return by_the_limit(limit, admissions)
