@@ -217,16 +217,15 @@ bool weir__pool_ask(struct weir__pool *pool, const struct weir__pool_now *now, i
     int64_t cost = weir__min(room, weir__max(lack, pool_demand(pool)));
     if (cost < weir__max(1, lack))
         return false;
-    int64_t least = weir__max(lack, cost - cost / 3);     /* less is not worth a call */
-    bool whole = weir__algorithm_of(&pool->rule)->shapes; /* it knows no LEAST */
-    if (whole)
+    int64_t least = weir__max(lack, cost - cost / 3); /* less is not worth a call */
+    if (weir__algorithm_of(&pool->rule)->shapes)      /* it knows no LEAST */
         cost = least = pool->denied_until_us ? least : cost;
     pool->asked = cost;
     pool->asked_least = least;
     pool->asked_until_us = deadline_us;
     pool->serial++;
     *ret = (struct weir__pool_call){.cost = cost,
-                                    .least = whole ? 0 : least,
+                                    .least = least,
                                     .sent_us = now->now_us,
                                     .end_us = weir__min(now->now_us + now->life_us, now->slot_us),
                                     .back_us = now->slot_us - WEIR__POOL_DOUBT_US,

@@ -119,8 +119,8 @@ struct weir__pool_now {
 enum weir__spend weir__pool_spend(struct weir__pool *pool, const struct weir__pool_now *now,
                                   int64_t cost, weir_decision *ret, bool *ret_refill);
 
-/* A slice to ask Redis for, at the limit reduced: at most `cost` units and at least `least`; least
- * 0: all of them or nothing, as a leaky bucket knows no LEAST. */
+/* A slice to ask Redis for, at the limit reduced: at most `cost` units and at least `least`. For
+ * limits that know no LEAST, which are those that shape, both are the same. */
 struct weir__pool_call {
     int64_t cost, least;
     int64_t sent_us;

@@ -5,7 +5,7 @@
  *
  *     process: spend ─► ask ─► network ─► server: load, judge, charge, settle ─► network ─► answer
  *
- * The program that includes this says what happens to the world (plans.h), and is told of every
+ * The program that includes this says what happens to the world, and is told of every
  * admission: world_admitted.
  */
 #ifndef WEIR_WORLD_H
@@ -217,7 +217,7 @@ static struct message process_message(const struct world *world, int process, en
 /* A charge of at most `cost` and at least `least`, as the module does it. */
 static weir_decision server_take(struct rig *rig, int64_t now_us, int64_t cost, int64_t least)
 {
-    if (least) {
+    if (least && least < cost) {
         struct weir__state state = rig_load(rig, now_us);
         cost = weir__max(least, weir__min(cost, weir__left(&rig->rule, &state, now_us)));
     }
