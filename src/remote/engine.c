@@ -252,14 +252,18 @@ static int engine_decide(weir_store *store, const weir_request *requests, size_t
 }
 
 /* Not inlined: an answer from a slice needs no room for a call. */
-static __attribute__((noinline)) int
-engine_take_slowly(weir_store *store, const weir_request *request, bool tried, weir_decision *ret)
+static __attribute__((noinline)) int engine_take_slowly(weir_store *store, weir_key key,
+                                                        const weir_limit *limit, int64_t cost,
+                                                        bool tried, weir_decision *ret)
 {
+    weir_request request = weir_request_make(key, limit);
     int64_t now = weir__store_now(store);
     if (now < 0)
         return WEIR_EINVAL;
+    request.cost = cost;
     int state = weir__store_begin(store);
-    int code = engine_decide_alive(weir__remote_of(store), request, 1, WEIR__TAKE, now, tried, ret);
+    int code =
+        engine_decide_alive(weir__remote_of(store), &request, 1, WEIR__TAKE, now, tried, ret);
     weir__store_end(store, state);
     weir__store_count(store, code, ret);
     return code;
@@ -269,14 +273,12 @@ engine_take_slowly(weir_store *store, const weir_request *request, bool tried, w
 static int engine_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
                        weir_decision *ret)
 {
-    weir_request request = weir_request_make(key, limit);
     bool slices = weir__remote_of(store)->slices;
-    request.cost = cost;
-    if (WEIR__LIKELY(slices && weir__slices_try(store, &request, ret))) {
+    if (WEIR__LIKELY(slices && weir__slices_take(store, key, limit, cost, ret))) {
         weir__store_count_quick(store, 0, ret);
         return 0;
     }
-    return engine_take_slowly(store, &request, slices, ret);
+    return engine_take_slowly(store, key, limit, cost, slices, ret);
 }
 
 static int engine_take_batch(struct weir__remote *remote, const weir_request *requests, size_t n,

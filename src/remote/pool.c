@@ -382,15 +382,22 @@ int weir__pools_init(struct weir__pools *pools, uint32_t sets)
     return weir__random_bytes(pools->secret, sizeof pools->secret) ? WEIR_ESYSTEM : 0;
 }
 
+/* A state of a key: nobody outside chooses these numbers, so they need no keyed hash of their own. */
+static uint64_t pools_mix(const struct weir__rule *rule)
+{
+    uint64_t mix = (uint64_t)rule->period_us * 64 + rule->kind;
+    mix = mix * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)weir__distinct(rule);
+    mix = (mix ^ mix >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return mix ^ mix >> 29;
+}
+
 void weir__pools_tag(const struct weir__pools *pools, weir_key key, const struct weir__rule *rule,
                      uint64_t ret[2])
 {
-    struct {
-        uint64_t key[2];
-        int64_t kind, period_us, distinct;
-    } state = {.kind = rule->kind, .period_us = rule->period_us, .distinct = weir__distinct(rule)};
-    weir__hash(pools->secret, key.data, key.len, state.key);
-    weir__hash(pools->secret, &state, sizeof state, ret);
+    uint64_t mix = pools_mix(rule);
+    weir__hash(pools->secret, key.data, key.len, ret);
+    ret[0] ^= mix;
+    ret[1] += mix;
     ret[0] |= ret[0] == 0 && ret[1] == 0; /* both 0 is a free place */
 }
 

@@ -15,34 +15,6 @@ _Static_assert(WEIR__DENIED_SETS % WEIR__SLICES_STRIPES == 0, "denials share the
 
 /* ---- pools ---- */
 
-static size_t slices_set_of(const uint64_t tag[2])
-{
-    return tag[1] & (WEIR__SLICES_SETS - 1);
-}
-
-struct weir__slices_stripe *weir__slices_stripe(struct weir__slices *slices, const uint64_t tag[2])
-{
-    return &slices->stripes[slices_set_of(tag) / (WEIR__SLICES_SETS / WEIR__SLICES_STRIPES)];
-}
-
-struct weir__pool *weir__slices_find(struct weir__slices *slices, const uint64_t tag[2])
-{
-    struct weir__pool *set = weir__pools_set(&slices->pools, tag);
-    for (size_t i = 0; i < WEIR__POOLS_WAYS; i++) {
-        if (set[i].tag[0] == tag[0] && set[i].tag[1] == tag[1])
-            return &set[i];
-    }
-    return NULL;
-}
-
-struct weir__pool_now weir__slices_now(const struct weir__slices *slices)
-{
-    return (struct weir__pool_now){.now_us = weir__boot_us(),
-                                   .slot_us =
-                                       atomic_load_explicit(&slices->slot_us, memory_order_relaxed),
-                                   .life_us = slices->slicing.life_us};
-}
-
 /* Whether a request may be answered from a pool. */
 static bool slices_fits(const weir_request *request)
 {
@@ -52,19 +24,35 @@ static bool slices_fits(const weir_request *request)
            request->key.len <= WEIR__POOL_KEY_MAX;
 }
 
-/* The pool of a request, under its lock; NULL: it has none. */
-static struct weir__pool *slices_pool(struct weir__slices *slices, const uint64_t tag[2],
-                                      const weir_request *request, int64_t now_us)
+/* What a request wants of its pool. */
+struct slices_want {
+    uint64_t tag[2];
+    weir_key key;
+    const struct weir__rule *rule;
+    int64_t cost;
+};
+
+static struct slices_want slices_want(const struct weir__slices *slices, weir_key key,
+                                      const struct weir__rule *rule, int64_t cost)
 {
-    const struct weir__rule *rule = &request->limit->rules[0];
-    struct weir__pool *pool = weir__slices_find(slices, tag);
+    struct slices_want want = {.key = key, .rule = rule, .cost = cost};
+    weir__pools_tag(&slices->pools, key, rule, want.tag);
+    return want;
+}
+
+/* Its pool, under the lock; NULL: it has none. */
+static struct weir__pool *slices_pool(struct weir__slices *slices, const struct slices_want *want,
+                                      int64_t now_us)
+{
+    struct weir__pool *pool = weir__slices_find(slices, want->tag);
     struct weir__slice_terms terms;
     int64_t withheld;
-    if (WEIR__LIKELY(pool && !memcmp(&pool->rule, rule, sizeof *rule)))
+    if (WEIR__LIKELY(pool && !memcmp(&pool->rule, want->rule, sizeof *want->rule)))
         return pool;
-    if (!weir__slice_terms(&slices->slicing, rule, &terms))
+    if (!weir__slice_terms(&slices->slicing, want->rule, &terms))
         return NULL;
-    return weir__pools_place(&slices->pools, tag, request->key, rule, &terms, now_us, &withheld);
+    return weir__pools_place(&slices->pools, want->tag, want->key, want->rule, &terms, now_us,
+                             &withheld);
 }
 
 /* ---- one step of a request ---- */
@@ -77,7 +65,7 @@ enum slices_step {
 };
 
 struct slices_turn {
-    uint64_t tag[2];
+    struct slices_want want;
     bool pooled; /* it may be answered from a pool */
     bool again;  /* it was counted already */
     unsigned joins;
@@ -157,19 +145,19 @@ static void slices_count_spend(struct weir__slices_stripe *stripe, enum weir__sp
 
 /* Spends, if it can. `asks` 0: the request will come again if it cannot; else it may ask for a
  * slice until then. */
-static enum slices_step slices_step(struct weir__slices *slices, const uint64_t tag[2],
-                                    const weir_request *request, bool again, int64_t asks_us,
-                                    struct weir__pool_call *call, weir_decision *ret)
+static enum slices_step slices_step(struct weir__slices *slices, const struct slices_want *want,
+                                    bool again, int64_t asks_us, struct weir__pool_call *call,
+                                    weir_decision *ret)
 {
-    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, tag);
+    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, want->tag);
     struct weir__pool_now now = weir__slices_now(slices);
     enum slices_step step = SLICES_SEND;
     bool ring = false;
     weir__lock_take(&stripe->lock);
-    struct weir__pool *pool = slices_pool(slices, tag, request, now.now_us);
+    struct weir__pool *pool = slices_pool(slices, want, now.now_us);
     if (WEIR__LIKELY(pool != NULL)) {
         bool refill;
-        enum weir__spend spend = slices_spend(pool, &now, request->cost, again, ret, &refill);
+        enum weir__spend spend = slices_spend(pool, &now, want->cost, again, ret, &refill);
         slices_count_spend(stripe, spend);
         if (WEIR__UNLIKELY(refill) && slices_may_ask(slices, now.now_us)) {
             slices_mark(slices, stripe, pool);
@@ -178,8 +166,7 @@ static enum slices_step slices_step(struct weir__slices *slices, const uint64_t 
         if (WEIR__LIKELY(spend == WEIR__SPEND_LOCAL || spend == WEIR__SPEND_DENIED))
             step = SLICES_DONE;
         else if (asks_us)
-            step =
-                slices_after(slices, pool, &now, spend, request->cost, now.now_us + asks_us, call);
+            step = slices_after(slices, pool, &now, spend, want->cost, now.now_us + asks_us, call);
         if (spend == WEIR__SPEND_ASK)
             ring = slices_wants_slot(slices, pool, &now) || ring;
     }
@@ -238,23 +225,42 @@ static void slices_note(struct weir__slices *slices, const struct slices_turn *t
 
 /* ---- answers without a call ---- */
 
+static bool slices_spends(struct weir__slices *slices, weir_key key, const weir_limit *limit,
+                          int64_t cost, weir_decision *ret)
+{
+    const struct slices_want want = slices_want(slices, key, &limit->rules[0], cost);
+    return slices_step(slices, &want, false, 0, NULL, ret) == SLICES_DONE;
+}
+
+/* Whether slices are this store's and this process's, and the clock is not a test's. */
+static bool slices_serve(const weir_store *store, const struct weir__slices *slices)
+{
+    assert(store->engine == &weir__remote_engine);
+    return slices && weir__slices_alive(slices) && !store->clock.now;
+}
+
+bool weir__slices_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+                       weir_decision *ret)
+{
+    struct weir__slices *slices = weir__remote_of(store)->slices;
+    assert(limit->count == 1 && !limit->costs);
+    return slices_serve(store, slices) && cost >= 1 && key.len <= WEIR__POOL_KEY_MAX &&
+           slices_spends(slices, key, limit, cost, ret);
+}
+
 bool weir__slices_try(weir_store *store, const weir_request *request, weir_decision *ret)
 {
     struct weir__slices *slices = weir__remote_of(store)->slices;
     struct weir__denied_call denied;
-    uint64_t tag[2];
-    assert(store->engine == &weir__remote_engine);
-    if (!slices || !weir__slices_alive(slices) || store->clock.now || request->acquire)
+    if (!slices_serve(store, slices))
         return false;
-    if (WEIR__LIKELY(slices_fits(request))) {
-        weir__pools_tag(&slices->pools, request->key, &request->limit->rules[0], tag);
-        if (WEIR__LIKELY(slices_step(slices, tag, request, false, 0, NULL, ret) == SLICES_DONE)) {
-            if (request->detail)
-                *request->detail = *ret;
-            return true;
-        }
+    if (WEIR__LIKELY(slices_fits(request)) &&
+        WEIR__LIKELY(slices_spends(slices, request->key, request->limit, request->cost, ret))) {
+        if (request->detail)
+            *request->detail = *ret;
+        return true;
     }
-    return slices_remembers(request, 1) && request->cost > 0 &&
+    return !request->acquire && request->cost > 0 && slices_remembers(request, 1) &&
            weir__denied_call(&slices->denied, request, 1, &denied) &&
            slices_recall(slices, &denied, request->detail, ret);
 }
@@ -331,8 +337,8 @@ static void slices_step_job(struct weir__slices *slices, struct slices_turn *tur
     int64_t left_us = weir__max(0, job->deadline_us - weir__mono_us());
     turn->step = SLICES_SEND;
     if (turn->pooled && turn->joins < JOINS_MAX)
-        turn->step = slices_step(slices, turn->tag, &job->requests[0], turn->again,
-                                 left_us + PATIENCE_US, &turn->call, job->ret);
+        turn->step = slices_step(slices, &turn->want, turn->again, left_us + PATIENCE_US,
+                                 &turn->call, job->ret);
     turn->again = true;
     if (turn->step == SLICES_DONE && job->rows)
         job->rows[0] = *job->ret;
@@ -354,7 +360,7 @@ static void slices_begin(struct weir__slices *slices, struct slices_turn *turn,
     turn->asked_us = weir__boot_us();
     if (takes && job->count == 1 && slices_fits(request)) {
         turn->pooled = true;
-        weir__pools_tag(&slices->pools, request->key, &request->limit->rules[0], turn->tag);
+        turn->want = slices_want(slices, request->key, &request->limit->rules[0], request->cost);
     }
     turn->notes = takes && request->cost > 0 && slices_remembers(job->requests, job->count) &&
                   weir__denied_call(&slices->denied, job->requests, job->count, &turn->denied);
@@ -377,7 +383,8 @@ static void slices_refill(struct slices_turn *turn, struct weir__job *job)
 static void slices_refilled(struct weir__slices *slices, struct slices_turn *turn,
                             struct weir__job *job)
 {
-    const struct weir__slice_ask ask = {.tag = {turn->tag[0], turn->tag[1]}, .call = turn->call};
+    const struct weir__slice_ask ask = {.tag = {turn->want.tag[0], turn->want.tag[1]},
+                                        .call = turn->call};
     weir__slice_answer(slices, &ask, job);
     job->requests = turn->requests;
     job->ret = turn->ret;
@@ -385,7 +392,7 @@ static void slices_refilled(struct weir__slices *slices, struct slices_turn *tur
     turn->step = SLICES_SEND;
     if (job->code == WEIR_EUNREACHABLE) {
         turn->step = SLICES_DONE;
-    } else if (slices_step(slices, turn->tag, &job->requests[0], true, 0, NULL, job->ret) ==
+    } else if (slices_step(slices, &turn->want, true, 0, NULL, job->ret) ==
                SLICES_DONE) { /* otherwise others have spent it all */
         if (job->rows)
             job->rows[0] = *job->ret;
@@ -404,10 +411,10 @@ static void slices_sent(struct weir__slices *slices, struct slices_turn *turn,
     slices_note(slices, turn, job);
     if (!turn->pooled || job->code)
         return;
-    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, turn->tag);
+    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, turn->want.tag);
     struct weir__pool_now now = weir__slices_now(slices);
     weir__lock_take(&stripe->lock);
-    struct weir__pool *pool = weir__slices_find(slices, turn->tag);
+    struct weir__pool *pool = weir__slices_find(slices, turn->want.tag);
     if (pool && pool->size == job->ret->limit)
         weir__pool_hear(pool, &now, job->ret);
     weir__lock_release(&stripe->lock);
@@ -417,11 +424,11 @@ static void slices_sent(struct weir__slices *slices, struct slices_turn *turn,
 static void slices_join(struct weir__slices *slices, const struct slices_turn *turn,
                         int64_t deadline_us)
 {
-    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, turn->tag);
+    struct weir__slices_stripe *stripe = weir__slices_stripe(slices, turn->want.tag);
     weir__lock_take(&stripe->lock);
     stripe->joined++;
     for (;;) {
-        const struct weir__pool *pool = weir__slices_find(slices, turn->tag);
+        const struct weir__pool *pool = weir__slices_find(slices, turn->want.tag);
         if (!pool || pool->asked == 0 || pool->serial != turn->call.serial ||
             weir__mono_us() >= deadline_us)
             break;

@@ -115,6 +115,9 @@ void weir__slices_ring(struct weir__slices *slices);
 /* Never waits, any thread. True: *ret is the answer (and the request's detail, if it has one).
  * False: ask. */
 bool weir__slices_try(weir_store *store, const weir_request *request, weir_decision *ret);
+/* The same for a take of one limit without a cost of its own, from its pool alone. */
+bool weir__slices_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+                       weir_decision *ret);
 
 /* ---- calls ---- */
 
@@ -143,11 +146,34 @@ void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_as
                         const struct weir__job *job);
 /* Counts what is neither spent nor given back. */
 void weir__slices_lose(struct weir__slices *slices, uint64_t count, int64_t units);
+
 /* Now, and what this process may do. */
-struct weir__pool_now weir__slices_now(const struct weir__slices *slices);
-struct weir__slices_stripe *weir__slices_stripe(struct weir__slices *slices, const uint64_t tag[2]);
+static inline struct weir__pool_now weir__slices_now(const struct weir__slices *slices)
+{
+    return (struct weir__pool_now){.now_us = weir__boot_us(),
+                                   .slot_us =
+                                       atomic_load_explicit(&slices->slot_us, memory_order_relaxed),
+                                   .life_us = slices->slicing.life_us};
+}
+
+static inline struct weir__slices_stripe *weir__slices_stripe(struct weir__slices *slices,
+                                                              const uint64_t tag[2])
+{
+    size_t set = tag[1] & (WEIR__SLICES_SETS - 1);
+    return &slices->stripes[set / (WEIR__SLICES_SETS / WEIR__SLICES_STRIPES)];
+}
+
 /* The pool of a tag; NULL: there is none. Under its lock. */
-struct weir__pool *weir__slices_find(struct weir__slices *slices, const uint64_t tag[2]);
+static inline struct weir__pool *weir__slices_find(struct weir__slices *slices,
+                                                   const uint64_t tag[2])
+{
+    struct weir__pool *set = weir__pools_set(&slices->pools, tag);
+    for (size_t i = 0; i < WEIR__POOLS_WAYS; i++) {
+        if (set[i].tag[0] == tag[0] && set[i].tag[1] == tag[1])
+            return &set[i];
+    }
+    return NULL;
+}
 
 /* ---- for metrics and logs ---- */
 
