@@ -259,6 +259,7 @@ static int carried_prepare(weir_redis_call *call, uint64_t lease, weir_error *er
         weir__limit_part(limit, weir__limit_variable(limit), call->part_text, &call->part);
         query->limits = call->part.count;
     }
+    weir__redis_query_withhold(query, NULL);
     if (query->verb == WEIR__VERB_ACQUIRE && weir__lease_id(&query->lease))
         return weir__fail(err, WEIR_ESYSTEM, 0, "no random numbers for a lease");
     return 0;
