@@ -382,7 +382,7 @@ int weir__pools_init(struct weir__pools *pools, uint32_t sets)
     return weir__random_bytes(pools->secret, sizeof pools->secret) ? WEIR_ESYSTEM : 0;
 }
 
-/* A state of a key: nobody outside chooses these numbers, so they need no keyed hash of their own. */
+/* Which of a key's states it is. Nobody outside chooses these numbers: they need no keyed hash. */
 static uint64_t pools_mix(const struct weir__rule *rule)
 {
     uint64_t mix = (uint64_t)rule->period_us * 64 + rule->kind;
