@@ -35,7 +35,7 @@ def patient(text):
     """The same without haste."""
     for short, long in DEADLINES.items():
         text = text.replace(short, long)
-    return re.sub(rf"(--store redis://[^\s?\"']*:{PORT})(?![\w?])", rf"\1{PATIENT}", text)
+    return re.sub(rf"((?:--store |open\(\"|Store\(\")redis://[^\s?\"']*:{PORT})(?![\w?])", rf"\1{PATIENT}", text)
 
 
 class Dressed(redis_server.Server):

@@ -14,7 +14,7 @@ LIMIT = '"fixed-window 5/100d"'
 
 
 def url(server, options="", user="", db=""):
-    return f"redis://{user}127.0.0.1:{server.port}{db}?deadline=5s{options}"
+    return f"redis://{user}127.0.0.1:{server.port}{db}?deadline=30s{options}"
 
 
 def take(nginx, address, key, limit=LIMIT, more=""):
@@ -77,7 +77,7 @@ def test_connections(check):
                 client.call("SELECT", 0)
                 check.equal(client.call("DBSIZE"), 0, "and in no other")
             check(take(nginx, url(server, f"&password-file={path}"), "file")[0], "a password file")
-            check(take(nginx, f"redis+unix://:secret@{folder}/socket?deadline=5s", "unix")[0], "a socket of this host")
+            check(take(nginx, f"redis+unix://:secret@{folder}/socket?deadline=30s", "unix")[0], "a socket of this host")
             decision, message, _ = take(nginx, url(server, "", "limits:word@"), "acl")
             check(decision and not decision["degraded"], f"a user without the module's commands: {message}")
             for user, words in ((":wrong@", "the server does not let us in: WRONGPASS"), ("", "NOAUTH")):
@@ -196,12 +196,21 @@ def test_slow(check):
         while take(nginx, address, "k")[0]["degraded"]:
             pass
         server.signal(signal.SIGSTOP)
-        times = []
-        for _ in range(8):
-            start = time.monotonic()
-            check(take(nginx, address, "slow")[0]["degraded"], "the local fallback decides")
-            times.append(time.monotonic() - start)
-        check(sum(took < 0.25 for took in times) >= 2, f"some do not wait: {times}")
+        # One after the other in one handler, so that a busy machine does not make the first rests, of a few ms, look like none.
+        got = nginx.lua(f"""
+            local s, degraded, quick, times = weir.open("{address}"), true, 0, {{}}
+            while quick < 3 and #times < 60 do
+                ngx.update_time()
+                local start = ngx.now()
+                local decision = s:take("slow", {LIMIT})
+                ngx.update_time()
+                degraded, times[#times + 1] = degraded and decision.degraded, ngx.now() - start
+                if times[#times] < 0.15 then quick = quick + 1 end
+            end
+            return degraded, quick, times""")
+        check(got[0], "the local fallback decides")
+        check.equal(got[1], 3, f"some do not wait: {got[2]}")
+        check(all(took >= 0.15 for took in got[2][:3]), f"the first three wait: {got[2]}")
         server.signal(signal.SIGCONT)
         check(nginx.wait_for(lambda: not take(nginx, address, "k2", '"fixed-window 100000/d"')[0]["degraded"]), "it decides again")
 
@@ -244,12 +253,12 @@ def test_tls(check):
         with redis_server.Server(options), lua_nginx.Nginx(f"lua_ssl_trusted_certificate {made.path('ca.crt')}; lua_ssl_verify_depth 2;") as trusting, \
                 lua_nginx.Nginx("lua_socket_log_errors off;") as other:
             # lua-nginx-module compares names only, so a certificate for an address does not count.
-            check(take(trusting, f"rediss://127.0.0.1:{port}?deadline=5s", "k")[0]["degraded"], "an address instead of a name")
+            check(take(trusting, f"rediss://127.0.0.1:{port}?deadline=30s", "k")[0]["degraded"], "an address instead of a name")
             check.contains(trusting.errors(), "certificate does not match host", "but its authority is trusted")
-            left = [take(trusting, f"rediss://127.0.0.1:{port}?deadline=5s&verify=no", "k")[0] for _ in range(2)]
+            left = [take(trusting, f"rediss://127.0.0.1:{port}?deadline=30s&verify=no", "k")[0] for _ in range(2)]
             check.equal([(one["remaining"], one["degraded"]) for one in left], [(4, False), (3, False)], "over TLS")
-            check(take(other, f"rediss://127.0.0.1:{port}?deadline=5s", "k")[0]["degraded"], "one that nobody trusts: not used")
-            check(not take(other, f"rediss://127.0.0.1:{port}?deadline=5s&verify=no", "k")[0]["degraded"], "verify=no")
+            check(take(other, f"rediss://127.0.0.1:{port}?deadline=30s", "k")[0]["degraded"], "one that nobody trusts: not used")
+            check(not take(other, f"rediss://127.0.0.1:{port}?deadline=30s&verify=no", "k")[0]["degraded"], "verify=no")
         ports.give_back(port)
 
 

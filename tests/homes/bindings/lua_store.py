@@ -153,11 +153,11 @@ def test_waits(check):
             got = nginx.lua(f'local s = weir.open("memory:1m") local d = {call} return d.allowed, d.retry_after_us')
             check.equal(tuple(got), wanted, call)
         start = time.monotonic()
-        for call in ('s:wait("b", "token-bucket 1/h", 1, 5)', 's:wait("d", "leaky-bucket 1/h burst 1", 2, 5)  d = s:wait("d", "leaky-bucket 1/h burst 1", 1, 5)',
-                     's:take("e", "fixed-window 1/100d") d = s:wait("e", "fixed-window 1/100d", 1, 5)'):
+        for call in ('s:wait("b", "token-bucket 1/h", 1, 60)', 's:wait("d", "leaky-bucket 1/h burst 1", 2, 60)  d = s:wait("d", "leaky-bucket 1/h burst 1", 1, 60)',
+                     's:take("e", "fixed-window 1/100d") d = s:wait("e", "fixed-window 1/100d", 1, 60)'):
             got = nginx.lua(f'local s = weir.open("memory:1m") local d = {call} return d.allowed, d.rows == nil')
             check.equal(got, [False, True], f"hopeless: {call}")
-        check(time.monotonic() - start < 4, "what is hopeless is told at once")
+        check(time.monotonic() - start < 50, "what is hopeless is told at once")
         got = nginx.lua("""
             local s = weir.open("memory:1m")
             local held = s:acquire("slot", "concurrent 1")
@@ -216,13 +216,12 @@ def test_replaced_zone(check):
     """A zone that somebody replaces is opened again."""
     with tempfile.TemporaryDirectory() as folder, lua_nginx.Nginx() as nginx:
         address = f"file:{folder}/zone?size=1m"
-        ask = f'return weir.open("{address}"):take("k", "fixed-window 9/100d").remaining'
-        check.equal([nginx.lua(ask) for _ in range(2)], [8, 7], "a zone in a file")
+        limit = "fixed-window 1000000/100d"
+        ask = f'return weir.open("{address}"):take("k", "{limit}").remaining'
+        check.equal([nginx.lua(ask) for _ in range(2)], [999999, 999998], "a zone in a file")
         os.unlink(f"{folder}/zone")
-        subprocess.run([build.WEIR, "take", "k", "fixed-window 9/100d", "--store", f"file:{folder}/zone?size=1m"], check=True, stdout=subprocess.DEVNULL)
-        time.sleep(1.1)  # zones look at their file once per second
-        left = [nginx.lua(ask) for _ in range(3)]
-        check.equal(left[-1] in (4, 5, 6), True, f"the new one is used: {left}")
+        subprocess.run([build.WEIR, "take", "k", limit, "--cost", "500000", "--store", address], check=True, stdout=subprocess.DEVNULL)
+        check(nginx.wait_for(lambda: nginx.lua(ask) < 500000), "the new one is used; zones look at their file once per second")
         check.equal(nginx.lua(f'return weir.open("{address}"):check(), weir.open("{address}"):info().keys'), [True, 1], "check and info")
 
 

@@ -307,12 +307,12 @@ def test_asgi_others(check):
 
 
 def test_shaping(check):
-    """A delay is waited for."""
+    """A delay is waited for. The store's clock stands still, so that each delay is longer than the one before."""
     for client in (Wsgi, Asgi):
-        store = weir.Store("memory:1m")
-        web = client(store, "leaky-bucket 20/s burst 5")
+        web, start = client(store_at(), "leaky-bucket 20/s burst 5"), time.monotonic()
         check.equal([web.ask()[0] for _ in range(3)], [200] * 3, f"{web.kind}: shaped")
-        check(web.seen[2].delay_us > 0, f"{web.kind}: with delays")
+        check.equal([decision.delay_us for decision in web.seen], [0, 50000, 100000], f"{web.kind}: with delays")
+        check(time.monotonic() - start >= 0.15, f"{web.kind}: they are waited for")
 
 
 # ---- frameworks ----
@@ -320,7 +320,7 @@ def test_shaping(check):
 FLASK = """
 import flask, weir.wsgi
 app = flask.Flask(__name__)
-app.wsgi_app = weir.wsgi.RateLimit(app.wsgi_app, "{store}", "fixed-window 3/d", exempt=["/health"])
+app.wsgi_app = weir.wsgi.RateLimit(app.wsgi_app, "{store}", "fixed-window 3/d from-first", exempt=["/health"])
 @app.route("/")
 def index():
     return f"left {{flask.request.environ['weir.decision'].remaining}}"
@@ -338,7 +338,7 @@ def health(request):
 urlpatterns = [django.urls.path("", index), django.urls.path("health", health)]
 from django.core.wsgi import get_wsgi_application
 import weir.wsgi
-app = weir.wsgi.RateLimit(get_wsgi_application(), "{store}", "fixed-window 3/d", exempt=["/health"])
+app = weir.wsgi.RateLimit(get_wsgi_application(), "{store}", "fixed-window 3/d from-first", exempt=["/health"])
 """
 STARLETTE = """
 import starlette.applications, starlette.middleware, starlette.responses, starlette.routing, weir.asgi
@@ -347,13 +347,13 @@ async def index(request):
 async def health(request):
     return starlette.responses.PlainTextResponse("fine")
 app = starlette.applications.Starlette(routes=[starlette.routing.Route("/", index), starlette.routing.Route("/health", health)],
-    middleware=[starlette.middleware.Middleware(weir.asgi.RateLimit, store="{store}", rules="fixed-window 3/d", exempt=["/health"])])
+    middleware=[starlette.middleware.Middleware(weir.asgi.RateLimit, store="{store}", rules="fixed-window 3/d from-first", exempt=["/health"])])
 """
 FASTAPI = """
 import fastapi, weir.asgi
 from fastapi.responses import PlainTextResponse
 app = fastapi.FastAPI()
-app.add_middleware(weir.asgi.RateLimit, store="{store}", rules="fixed-window 3/d", exempt=["/health"])
+app.add_middleware(weir.asgi.RateLimit, store="{store}", rules="fixed-window 3/d from-first", exempt=["/health"])
 @app.get("/", response_class=PlainTextResponse)
 async def index(request: fastapi.Request):
     return f"left {{request.scope['weir.decision'].remaining}}"

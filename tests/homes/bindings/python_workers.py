@@ -56,16 +56,14 @@ def kill_some(workers, until, chance, most, killed):
             killed.append(pid)
 
 
-def load(port, served):
-    """Load in rounds, until there are denials: how many answers of each status."""
+def load(port, killed, least_kills):
+    """Load in rounds, until there are denials and so many were killed: how many answers of each status."""
     seen, rounds = {}, 0
-    while rounds < 100:
+    while not seen.get(429) or len(killed) < least_kills:
         rounds += 1
         for status, count in bindings.wrk(port, seconds=1, connections=CONNECTIONS).items():
             seen[status] = seen.get(status, 0) + count
-        if seen.get(429):
-            break
-    return seen, rounds, os.path.getsize(served)
+    return seen, rounds
 
 
 def admitted(check, name, text, words, most_kills):
@@ -79,10 +77,12 @@ def admitted(check, name, text, words, most_kills):
             killer = threading.Thread(target=kill_some, args=(workers, over, random.Random(checks.seed()), most_kills, killed))
             killer.start()
             try:
-                seen, rounds, reached = load(port, served)
+                seen, rounds = load(port, killed, min(most_kills, 1))
             finally:
                 over.set()
                 killer.join()
+            workers.stop()  # wrk has left requests in progress: they come to their end
+            reached = os.path.getsize(served)
         with weir.Store(url) as store:
             left = store.peek("all", LIMIT).remaining
     os.unlink(f"/dev/shm{zone}")

@@ -12,6 +12,8 @@ const { WeirStore } = require("weir/express-rate-limit");
 const { check, same, failsWith, run } = require("./checks");
 
 const store = new Store("memory:1m");
+const still = new Store("memory:1m"); // its clock stands still: times in answers are what they are
+still.setTime(1700000000000000);
 
 async function serving(app, work) {
     const server = await new Promise((resolve) => { const it = app.listen(0, "127.0.0.1", () => resolve(it)); });
@@ -32,7 +34,7 @@ async function expressLimits() {
     const broken = new Store("memory:1m");
     broken.close();
     let seen;
-    app.get("/one", limited(store, { limit: "fixed-window 2/h from-first", name: "hourly" }), (req, res) => res.send("ok"));
+    app.get("/one", limited(still, { limit: "fixed-window 2/h from-first", name: "hourly" }), (req, res) => res.send("ok"));
     app.get("/several", limited(store, { limits: [{ key: (req) => `user:${req.query.u}`, limit: "fixed-window 2/h from-first", name: "user" },
         { key: "everybody", limit: "fixed-window 3/h from-first", name: "all" }] }), (req, res) => res.send("ok"));
     app.get("/cost", limited(store, { key: "cost", limit: "fixed-window 10/h from-first", cost: (req) => Number(req.query.n), skip: (req) => req.query.vip === "1" }), (req, res) => res.send("ok"));
@@ -52,7 +54,7 @@ async function expressLimits() {
         same(one.map((answer) => answer.status), [200, 200, 429], "two pass");
         same([one[0].fields.ratelimit, one[0].fields["ratelimit-policy"], one[0].fields["retry-after"]], ["\"hourly\";r=1;t=3600", "\"hourly\";q=2;w=3600", undefined], "fields of one that passes");
         same([one[2].fields["retry-after"], one[2].fields["content-type"], JSON.parse(one[2].body).title], ["3600", "application/problem+json", "Too Many Requests"], "one that is denied");
-        same(store.peek("ip:127.0.0.1", "fixed-window 2/h from-first").remaining, 0, "the key is the address");
+        same(still.peek("ip:127.0.0.1", "fixed-window 2/h from-first").remaining, 0, "the key is the address");
         const several = [];
         for (const user of ["a", "a", "a", "b", "b"])
             several.push((await get(`/several?u=${user}`)).status);
@@ -103,9 +105,9 @@ async function addresses() {
         const app = express();
         const mine = new Store("memory:1m");
         app.set("trust proxy", trust);
-        app.get("/", limited(mine, { limit: "fixed-window 5/h" }), (req, res) => res.send("ok"));
+        app.get("/", limited(mine, { limit: "fixed-window 5/h from-first" }), (req, res) => res.send("ok"));
         await serving(app, (get) => get("/", { headers: { "x-forwarded-for": field } }));
-        same(mine.peek(key, "fixed-window 5/h").remaining, 4, `trust proxy ${trust}: ${key}`);
+        same(mine.peek(key, "fixed-window 5/h from-first").remaining, 4, `trust proxy ${trust}: ${key}`);
     }
     const plain = http.createServer((req, res) => limited(store, { limit: "sliding-log 1/h" })(req, res, () => res.end("ok")));
     await serving(plain, async (get) => same([(await get("/")).status, (await get("/")).status], [200, 429], "without Express"));
@@ -202,11 +204,11 @@ async function fastifyLimits() {
     const app = fastify({ trustProxy: 1 });
     const broken = new Store("memory:1m");
     broken.close();
-    await app.register(weirFastify, { store, limit: "fixed-window 2/h from-first", key: (request) => `f:${request.ip}`, name: "all" });
+    await app.register(weirFastify, { store: still, limit: "fixed-window 2/h from-first", key: (request) => `f:${request.ip}`, name: "all" });
     app.get("/", async () => "ok");
     app.get("/free", { config: { weir: false } }, async () => "free");
     app.get("/own", { config: { weir: { limit: "sliding-log 1/h", key: "own", onDenied: (request, reply, decision) => reply.code(418).send({ left: decision.remaining }) } } }, async () => "own");
-    app.get("/slots", { config: { weir: { limit: "concurrent 1 lease 1h", key: "fs" } } }, async () => `held ${store.peek("fs", "concurrent 1 lease 1h", 0).remaining}`);
+    app.get("/slots", { config: { weir: { limit: "concurrent 1 lease 1h", key: "fs" } } }, async () => `held ${still.peek("fs", "concurrent 1 lease 1h", 0).remaining}`);
     await failsWith(async () => app.get("/bad", { config: { weir: { limit: "nothing 5/s" } } }, async () => "bad"), "ESYNTAX", "nothing", "a route with a mistake");
     await app.register(async (scope) => {
         scope.get("/inner", async () => "inner");
@@ -266,7 +268,7 @@ async function contract() {
 /** The same traffic through a store of express-rate-limit: what every answer says. */
 async function traffic(make) {
     const app = express();
-    const options = { windowMs: 60000, standardHeaders: "draft-6", legacyHeaders: false, keyGenerator: (req) => req.query.k, validate: { default: true } };
+    const options = { windowMs: 3600000, standardHeaders: "draft-6", legacyHeaders: false, keyGenerator: (req) => req.query.k, validate: { default: true } };
     const limiter = rateLimit({ ...options, limit: 3, store: make("one:") });
     app.get("/", limiter, (req, res) => res.send("ok"));
     app.get("/failed", rateLimit({ ...options, limit: 2, skipFailedRequests: true, store: make("two:") }), (req, res) => res.status(Number(req.query.s)).send("x"));
@@ -274,7 +276,7 @@ async function traffic(make) {
     await serving(app, async (get) => {
         const ask = async (path) => {
             const { status, fields } = await get(path);
-            seen.push([path, status, fields["ratelimit-limit"], fields["ratelimit-remaining"], Math.abs(fields["ratelimit-reset"] - 60) <= 2]);
+            seen.push([path, status, fields["ratelimit-limit"], fields["ratelimit-remaining"], Math.abs(fields["ratelimit-reset"] - 3600) <= 600]);
         };
         for (const key of ["a", "a", "b", "a", "a", "a", "b"])
             await ask(`/?k=${key}`);
@@ -300,10 +302,10 @@ async function flexible() {
     const limit = "fixed-window 5/h from-first";
     const seen = [[], []];
     for (const [key, points] of [["a", 1], ["a", 2], ["b", 5], ["a", 1], ["a", 1], ["a", 1], ["b", 1]]) {
-        const there = await theirs.consume(key, points).then((answer) => [true, answer.remainingPoints, answer.msBeforeNext > 3590e3], (answer) => [false, answer.remainingPoints, answer.msBeforeNext > 3590e3]);
+        const there = await theirs.consume(key, points).then((answer) => [true, answer.remainingPoints, answer.msBeforeNext > 3000e3], (answer) => [false, answer.remainingPoints, answer.msBeforeNext > 3000e3]);
         const here = store.take(`flexible:${key}`, limit, points);
         seen[0].push(there);
-        seen[1].push([here.allowed, here.remaining, here.resetAfterMs > 3590e3]);
+        seen[1].push([here.allowed, here.remaining, here.resetAfterMs > 3000e3]);
     }
     same(seen[1], seen[0], "rate-limiter-flexible decides the same");
     await theirs.delete("a");
@@ -311,4 +313,7 @@ async function flexible() {
     same(store.peek("flexible:a", limit).remaining, 5, "delete is reset");
 }
 
-run([expressLimits, addresses, noWayAround, crowd, mistakes, fastifyLimits, fastifyLate, contract, migration, flexible]).then(() => store.close());
+run([expressLimits, addresses, noWayAround, crowd, mistakes, fastifyLimits, fastifyLate, contract, migration, flexible]).then(() => {
+    store.close();
+    still.close();
+});
