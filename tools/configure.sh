@@ -1,6 +1,6 @@
 #!/bin/sh
 # Sets up a build folder. Sets it up again if something was missing the last time and is there
-# now (the headers of nginx, scdoc).
+# now (the headers of nginx, scdoc), or if the dashboard has other files than then.
 #
 #     tools/configure.sh FOLDER [OPTION …]     options are Meson's
 set -eu
@@ -10,6 +10,7 @@ shift
 found=
 [ ! -e /usr/share/nginx/src/src/core/nginx.h ] || found="$found nginx"
 ! command -v scdoc >/dev/null 2>&1 || found="$found scdoc"
+found="$found $(ls web | cksum)"
 if [ ! -e "$folder/build.ninja" ]; then
     meson setup "$folder" "$@" >/dev/null
 elif [ "$(cat "$folder/found" 2>/dev/null)" != "$found" ]; then
