@@ -227,7 +227,7 @@ async function dashboard() {
   try {
     const pages = [];
     for (const [theme, language] of inAll()) {
-      const page = await browser.newPage({ viewport: { width: 1240, height: 800 }, colorScheme: theme, locale: ["en-US", "zh-CN"][language], deviceScaleFactor: 1 });
+      const page = await browser.newPage({ viewport: { width: 1240, height: 622 }, colorScheme: theme, locale: ["en-US", "zh-CN"][language], deviceScaleFactor: 1 });
       await page.goto(server.base);
       pages.push([`dashboard${LANGUAGES[language]}-${theme}.png`, page]);
     }
