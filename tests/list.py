@@ -21,7 +21,7 @@ NEEDS = {
     "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so", "tests/tails.vec"],
     "dashboard": ["weir"],
     "bindings": ["weir", "libraries", "weir_redis.so", "tests/tails.vec"],
-    "slices": ["weir", "tests/slices_plans", "weir_redis.so"],
+    "slices": ["weir", "weir_redis.so", "tests/slices_plans", "tests/slices_volume", "tests/slices_worker"],
     "coverage": [],  # it compiles what it counts
 }
 
@@ -115,10 +115,11 @@ def model(build, rounds):
     ]
 
 
-def slices(plans):
+def slices(plans, long=False):
     """Many processes, one limit: random plans in one clock, and what they gain."""
     return [Test(f"slices: {plans} plans", "release", f"tests/slices/check.py --plans {plans}"),
-            Test("slices: volume", "release", "{build}/tests/slices_volume")]
+            Test("slices: volume", "release", "{build}/tests/slices_volume"),
+            Test("slices: real processes", "release", "tests/slices/real.py" + (" --long" if long else ""))]
 
 
 def fuzz(build):
@@ -205,7 +206,7 @@ def listed(kind):
     if kind == "quick":
         return vectors("release") + programs("unit", UNITS, "release") + command_line("release")
     if kind == "soak":
-        return model("release", 200) + slices(50000) + connections(3600) + [
+        return model("release", 200) + slices(50000, long=True) + connections(3600) + [
             *[Test(f"deaths: thousands, {home}", "release", f"{{build}}/tests/kill 20000 random {home}", 3600)
               for home in ("shm", "file")],
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),

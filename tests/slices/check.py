@@ -5,18 +5,13 @@ mistakes that one could build in are found.
     check.py [--plans N] [--mistakes N] [--seed S]    --seed: of the plans; those with mistakes are always the same
 """
 import argparse
-import os
-import pathlib
 import subprocess
 import sys
 
 import judge
+from lib import build, checks
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "lib"))
-import checks  # noqa: E402
-
-PROGRAM = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")) / "tests" / "slices_plans"
+PROGRAM = build.BUILD / "tests" / "slices_plans"
 # The mistakes of world.h: in which limits they show soonest, and from which plan on (the plans are always the same).
 MISTAKES = {
     "unreduced": ("", 1), "greedy": ("sliding-log", 1), "from-answer": ("fixed-window 60", 1), "no-slot": ("sliding-", 1),

@@ -1,11 +1,13 @@
 """Whether admissions stay within a limit, by the promise of SPEC ("Sliced stores") for its kind. Plain arithmetic and the
 model of tests/model; nothing here comes from the library.
 
-    problems(limit, admissions)                     -> a list of texts, empty if all is well
+    problems(limit, admissions, charges)            -> a list of texts, empty if all is well
+    misplaced(limit, intervals)                     -> the same of admissions of 1, each made anywhere between two times
     admissions: (time in microseconds, cost), in any order; charges: ("C", time, cost) and ("R", time, t0, cost), in order
 """
 import bisect
 import collections
+import heapq
 import pathlib
 import sys
 
@@ -107,3 +109,77 @@ def problems(limit, admissions, charges=()):
     if limit.kind == "sliding-log":
         return by_spans(limit, admissions)
     return by_the_limit(limit, admissions)
+
+
+# ---- admissions of which only call and return are known ----
+
+class Bucket:
+    """Units of a bucket in whole numbers: `period` of them are one admission, `count` come in each microsecond."""
+
+    def __init__(self, size, limit):
+        self.size, self.limit = size * limit.period, limit
+        self.at, self.debt = 0, 0
+
+    def debt_at(self, time):
+        return max(0, self.debt - (time - self.at) * self.limit.count)
+
+    def allows_from(self, time):
+        """The first time from then on at which one more fits."""
+        lack = self.debt_at(time) + self.limit.period - self.size
+        return time if lack <= 0 else time - (-lack // self.limit.count)
+
+    def admit(self, time):
+        self.at, self.debt = time, self.debt_at(time) + self.limit.period
+
+
+class Log:
+    def __init__(self, size, limit):
+        self.period, self.times = limit.period, collections.deque([-limit.period] * size, maxlen=size)
+
+    def allows_from(self, time):
+        return max(time, self.times[0] + self.period)
+
+    def admit(self, time):
+        self.times.append(time)
+
+
+class Windows:
+    def __init__(self, size, limit):
+        self.size, self.period, self.window, self.count = size, limit.period, 0, 0
+
+    def allows_from(self, time):
+        full = time // self.period == self.window and self.count >= self.size
+        return (self.window + 1) * self.period if full else time
+
+    def admit(self, time):
+        if time // self.period != self.window:
+            self.window, self.count = time // self.period, 0
+        self.count += 1
+
+
+def misplaced(limit, intervals, more=0):
+    """Whether there is a time for each admission, between call and return, so that the limit (its size larger by `more`) allows
+    them all. Of those whose call was made, the one that returned first goes first: if that fails, nothing else works."""
+    sizes = {"token-bucket": limit.burst, "leaky-bucket": limit.burst + 1}
+    made = {"sliding-log": Log, "fixed-window": Windows}.get(limit.kind, Bucket)
+    exact = made(sizes.get(limit.kind, limit.count) + more, limit)
+    found, waiting, time = [], [], 0
+    intervals = sorted(intervals)
+    i = 0
+    while waiting or i < len(intervals):
+        if not waiting:
+            time = max(time, intervals[i][0])
+        while i < len(intervals) and intervals[i][0] <= time:
+            heapq.heappush(waiting, intervals[i][::-1])
+            i += 1
+        at = exact.allows_from(time)
+        if at > time and i < len(intervals) and intervals[i][0] <= at:
+            time = intervals[i][0]  # others may be in a greater hurry
+            continue
+        after, before = heapq.heappop(waiting)
+        if at > after:
+            found.append(f"one of {before} … {after} fits only at {at}")
+            at = time
+        exact.admit(at)
+        time = at
+    return found
