@@ -58,8 +58,17 @@ class Fleet:
     def __init__(self, server, folder, chance):
         self.server, self.folder, self.chance = server, pathlib.Path(folder), chance
         self.running, self.all = [], []
+
+    def __enter__(self):
         for _ in range(PROCESSES):
             self.begin()
+        return self
+
+    def __exit__(self, *_):
+        """Whatever happened, none of them is left."""
+        for worker in self.all:
+            if worker.process.poll() is None:
+                worker.end(signal.SIGKILL)
 
     def begin(self):
         """Some ask the module, some use scripts."""
@@ -111,8 +120,7 @@ class Fleet:
 def play(check, server, chance, troubles, losses=0):
     """troubles: how many processes are killed, how many stopped, how often Redis is killed."""
     kills, stops, restarts, long_stops = troubles
-    with tempfile.TemporaryDirectory(prefix="weir-slices-") as folder:
-        fleet = Fleet(server, folder, chance)
+    with tempfile.TemporaryDirectory(prefix="weir-slices-") as folder, Fleet(server, folder, chance) as fleet:
         check(fleet.wait_for_local(2000), "slices are used")
         deck = [fleet.kill] * kills + [fleet.kill_redis] * restarts + \
             [lambda: fleet.stop(chance.uniform(0.5, 1.0))] * stops + [lambda: fleet.stop(11)] * long_stops

@@ -88,11 +88,18 @@ static int64_t plan_gap(struct world *it)
                       : 0;
 }
 
+/* A process that holds nothing, not even on its way back, releases its slot; the slot of another
+ * runs out by itself. */
 static void plan_close(struct world *it, int process)
 {
     struct process *closing = &it->processes[process];
+    int64_t now_us = process_now(it, process);
+    struct weir__pool *pool = process_pools(it, process);
+    bool holds = pool && now_us < pool->returning_until_us && pool->returning > 0;
+    for (size_t i = 0; pool && i < WEIR__POOL_GRANTS; i++)
+        holds = holds || pool->grants[i].left > 0;
     process_give_back(it, process, true);
-    if (closing->slot_us > process_now(it, process) && world_chance(it, 0)) {
+    if (closing->slot_us > now_us && !holds) {
         struct message message = process_message(it, process, RELEASE);
         message.lease = closing->lease;
         world_send(it, &message, AT_SERVER);
