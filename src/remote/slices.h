@@ -62,6 +62,7 @@ struct weir__slices {
     uint64_t lease;                     /* of the slot; 0: none */
     int64_t slot_next_us, scan_next_us; /* when to renew or try again; when to look for returns */
     int64_t idle_since_us;              /* since when no pool is used */
+    int64_t doubt_us;                   /* until then a return that nobody answered may arrive */
     int64_t last_us;                    /* the store closes: by then it is done; monotonic */
     struct weir__slices_stripe stripes[WEIR__SLICES_STRIPES];
     struct weir__denied denied;

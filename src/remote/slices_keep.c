@@ -132,6 +132,7 @@ static void keep_settled(struct weir__slices *slices, const struct keep_job *it)
 {
     struct weir__slices_stripe *stripe = weir__slices_stripe(slices, it->ask.tag);
     if (it->job.code == WEIR_EUNREACHABLE) {
+        slices->doubt_us = weir__boot_us() + WEIR__POOL_DOUBT_US;
         weir__slices_lose(slices, 1, it->back.left);
         return;
     }
@@ -259,12 +260,13 @@ static void keep_renew(struct weir__slices *slices, int64_t now_us)
     }
 }
 
+/* While a return may still be on its way, the slot stays taken until it runs out. */
 static void keep_release(struct weir__slices *slices)
 {
     weir_request request;
     struct weir__job job;
     slices->slot_us = 0;
-    if (slices->lease)
+    if (slices->lease && weir__boot_us() >= slices->doubt_us)
         keep_slot_job(slices, WEIR__VERB_RELEASE, &job, &request, NULL);
     slices->lease = 0;
 }
