@@ -121,7 +121,7 @@ export const TEXTS = {
   inUse: ["in use", "计数中"],
   whileDenied: ["while denied", "拒绝中"],
   repairs: ["Repairs", "修复次数"],
-  afterDeath: ["after a process died", "有进程异常退出后"],
+  afterDeath: ["after a process died", "进程异常退出后"],
   size: ["Size", "大小"],
   evictedHint: [
     "States in use were evicted: those keys started again. Make the store larger.",

@@ -29,7 +29,8 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md, the README.md of example
   sh nginx      with a real nginx that runs the page's last nginx block, on what the page calls port 8080.
   text, csv, java, mermaid    to be read only. There is no block without a tag.
 
-Also: links, anchors and pictures are there, the README and the pages by task are short, the man pages render without
+Also: links, anchors and pictures are there, the README and the pages by task are short, both languages of the README
+have the same commands, the man pages render without
 a warning, the commands and options of `weir --help` and those in docs/CLI.md and weir.1 are the same, every function of
 weir.h and every limit is described.
 """
@@ -469,6 +470,34 @@ def check_lengths():
         report(f"{page} has at most {most} lines", f"it has {lines}" if lines > most else None)
 
 
+# ---- the pages in Chinese ----
+
+CHINESE = r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]"
+
+
+def words_of(page):
+    """A page without its blocks."""
+    return re.sub(r"^```.*?^```$", "```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def commands_of(page):
+    """What both languages of a page must have: the kinds of its blocks, and what stands in backticks."""
+    return [[block.kind, *block.flags] for block in blocks_of(page)], set(re.findall(r"`([^`\n]+)`", words_of(page)))
+
+
+def check_chinese():
+    """A line break within a Chinese sentence is shown as a blank. What is new in one README is in the other, too."""
+    if not wanted("chinese"):
+        return
+    for page in (ROOT / "README.zh-CN.md", *sorted((ROOT / "docs/zh").glob("*.md"))):
+        broken = re.findall(rf"^(?![|#<-]).*{CHINESE}$\n(?![|#<`-]).*\S.*$", words_of(page), flags=re.M)
+        report(f"{page.relative_to(ROOT)}: no sentence is broken into lines", "\n".join(broken) or None)
+    tags, commands = commands_of(ROOT / "README.md")
+    theirs, others = commands_of(ROOT / "README.zh-CN.md")
+    differ = sorted(commands ^ others) + [f"block {i + 1}" for i in range(max(len(tags), len(theirs))) if tags[i:i + 1] != theirs[i:i + 1]]
+    report("README.md and README.zh-CN.md have the same commands", "\n".join(differ) or None)
+
+
 # ---- man pages ----
 
 def render(source, folder):
@@ -590,7 +619,7 @@ def check_module():
 
 
 def main():
-    for check in (check_pages, check_links, check_lengths, check_man, check_commands, check_words, check_replacements, check_module):
+    for check in (check_pages, check_links, check_lengths, check_chinese, check_man, check_commands, check_words, check_replacements, check_module):
         check()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
