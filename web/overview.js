@@ -56,15 +56,15 @@ function showLatency(stats) {
   }
 }
 
-/* A bar with its figure; `state` colours it. */
-function meter(label, value, most, text) {
+/* A bar with its figure. Nearly full is bad, unless it is `good`. */
+function meter(label, value, most, text, good) {
   const share = most > 0 ? Math.min(1, value / most) : 0;
   const bar = h("span", { class: "meter-bar" });
   bar.style.width = `${(100 * share).toFixed(2)}%`;
   return h("div", { class: "meter-row" },
     h("div", { class: "meter-text" }, h("span", {}, label), h("span", { class: "num" }, text)),
     h("div", {
-      class: `meter${share > 0.9 ? " is-high" : ""}`, role: "meter", "aria-label": label,
+      class: `meter${share > 0.9 && !good ? " is-high" : ""}`, role: "meter", "aria-label": label,
       "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(100 * share), "aria-valuetext": text,
     }, bar));
 }
@@ -73,9 +73,28 @@ const figure = (label, value, note, warn) =>
   h("div", { class: warn ? "pair is-warn" : "pair" },
     h("dt", {}, label), h("dd", { class: "num" }, value), note ? h("dd", { class: "pair-note" }, note) : null);
 
-function zoneParts(zone, kind) {
+function sliceParts(slices) {
+  const local = slices.by_slice + slices.by_denial;
+  const all = local + slices.by_redis;
+  const lost = slices.units_lost;
+  return [
+    meter(t("slicesLocal"), local, all, t("countOfShare", { n: count(local), most: count(all), share: percent(local, all) }), true),
+    h("dl", { class: "pairs" },
+      figure(t("slicesHeld"), count(slices.units_held), t("slicesHeldNote", { n: count(slices.held) })),
+      figure(t("slicesTaken"), count(slices.units_taken)),
+      figure(t("slicesReturned"), count(slices.units_returned)),
+      figure(t("slicesLost"), count(lost), t("slicesLostNote"), lost > 0),
+      figure(t("slicesCalls"), count(slices.calls))),
+    slices.slot || all === 0 ? null : h("p", { class: "hint" }, t("slicesNoSlot")),
+  ];
+}
+
+function zoneParts(zone, kind, slices) {
   if (!zone) {
-    return [h("p", { class: "quiet" }, t("storeElsewhere", { store: kind || t("anotherServer") }))];
+    return [
+      h("p", { class: "quiet" }, t("storeElsewhere", { store: kind || t("anotherServer") })),
+      ...(slices ? sliceParts(slices) : []),
+    ];
   }
   const alive = zone.evicted_unused + zone.evicted_soonest;
   const states = t("countOfShare", { n: count(zone.keys), most: count(zone.capacity), share: percent(zone.keys, zone.capacity) });
@@ -98,7 +117,8 @@ function zoneParts(zone, kind) {
 function showZone(stats) {
   const kind = stats.store ? stats.store.kind : "";
   setText(at("zone-title"), stats.zone ? "zone" : "store");
-  fillWhen(at("zone"), [stats.zone, kind], () => zoneParts(stats.zone, kind));
+  const slices = stats.store ? stats.store.slices : null;
+  fillWhen(at("zone"), [stats.zone, kind, slices], () => zoneParts(stats.zone, kind, slices));
 }
 
 function showTraffic(stats) {

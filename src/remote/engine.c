@@ -175,15 +175,13 @@ static int engine_peek_each(struct weir__remote *remote, const weir_request *req
 
 static void engine_do(struct weir__remote *remote, struct weir__job *const jobs[], size_t n);
 
-/* `tried`: weir__slices_try has said no. */
 static int engine_take_there(struct weir__remote *remote, const weir_request *requests, size_t n,
-                             int64_t now, bool tried, weir_decision *ret)
+                             int64_t now, weir_decision *ret)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
     struct weir__job job = {.verb = engine_take_verb(requests, n),
                             .requests = (weir_request *)requests,
                             .count = n,
-                            .tried = tried,
                             .deadline_us = weir__mono_us() + remote->url.deadline_us,
                             .time_us = remote->base.clock.now ? now : -1,
                             .ret = &folded,
@@ -234,27 +232,27 @@ static int engine_fall_back(struct weir__remote *remote, const weir_request *req
 }
 
 static int engine_decide_alive(struct weir__remote *remote, const weir_request *requests, size_t n,
-                               enum weir__mode mode, int64_t now, bool tried, weir_decision *ret)
+                               enum weir__mode mode, int64_t now, weir_decision *ret)
 {
     int code = weir__remote_ensure_alive(remote);
     if (code == 0)
         code = engine_check_together(requests, n);
     if (code == 0)
         code = mode == WEIR__PEEK ? engine_peek_there(remote, requests, n, now, ret)
-                                  : engine_take_there(remote, requests, n, now, tried, ret);
+                                  : engine_take_there(remote, requests, n, now, ret);
     return code == WEIR_EUNREACHABLE ? engine_fall_back(remote, requests, n, mode, ret) : code;
 }
 
 static int engine_decide(weir_store *store, const weir_request *requests, size_t n,
                          enum weir__mode mode, int64_t now, weir_decision *ret)
 {
-    return engine_decide_alive(weir__remote_of(store), requests, n, mode, now, false, ret);
+    return engine_decide_alive(weir__remote_of(store), requests, n, mode, now, ret);
 }
 
 /* Not inlined: an answer from a slice needs no room for a call. */
 static __attribute__((noinline)) int engine_take_slowly(weir_store *store, weir_key key,
                                                         const weir_limit *limit, int64_t cost,
-                                                        bool tried, weir_decision *ret)
+                                                        weir_decision *ret)
 {
     weir_request request = weir_request_make(key, limit);
     int64_t now = weir__store_now(store);
@@ -262,8 +260,7 @@ static __attribute__((noinline)) int engine_take_slowly(weir_store *store, weir_
         return WEIR_EINVAL;
     request.cost = cost;
     int state = weir__store_begin(store);
-    int code =
-        engine_decide_alive(weir__remote_of(store), &request, 1, WEIR__TAKE, now, tried, ret);
+    int code = engine_decide_alive(weir__remote_of(store), &request, 1, WEIR__TAKE, now, ret);
     weir__store_end(store, state);
     weir__store_count(store, code, ret);
     return code;
@@ -278,7 +275,7 @@ static int engine_take(weir_store *store, weir_key key, const weir_limit *limit,
         weir__store_count_quick(store, 0, ret);
         return 0;
     }
-    return engine_take_slowly(store, key, limit, cost, slices, ret);
+    return engine_take_slowly(store, key, limit, cost, ret);
 }
 
 static int engine_take_batch(struct weir__remote *remote, const weir_request *requests, size_t n,

@@ -74,7 +74,6 @@ struct weir__job {
     uint64_t lease; /* renew, release: which; acquire by script: what it was to be */
     struct weir__correction correction; /* settle: of which charge, to what */
     int64_t withheld[WEIR_LIMITS_MAX];  /* of each limit at least, see weir__redis_query_withhold */
-    bool tried;                         /* weir__slices_try has said no to it already */
     int64_t deadline_us;                /* monotonic */
     int64_t time_us;                    /* of the test clock; -1: the server's own */
     weir_decision *ret;                 /* take, acquire: the folded decision */

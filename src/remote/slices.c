@@ -79,14 +79,18 @@ struct slices_turn {
     weir_decision answer, row, *ret, *rows;
 };
 
+static void slices_uncount(struct weir__pool *pool, int64_t cost)
+{
+    pool->takes -= pool->takes > 0;
+    pool->wanted = weir__max(0, pool->wanted - cost);
+}
+
 /* A request is counted once, however often it comes. */
 static enum weir__spend slices_spend(struct weir__pool *pool, const struct weir__pool_now *now,
                                      int64_t cost, bool again, weir_decision *ret, bool *ret_refill)
 {
-    if (again) {
-        pool->takes -= pool->takes > 0;
-        pool->wanted = weir__max(0, pool->wanted - cost);
-    }
+    if (again)
+        slices_uncount(pool, cost);
     return weir__pool_spend(pool, now, cost, ret, ret_refill);
 }
 
@@ -143,8 +147,11 @@ static void slices_count_spend(struct weir__slices_stripe *stripe, enum weir__sp
         weir__count_add(&stripe->denied, 1);
 }
 
-/* Spends, if it can. `asks` 0: the request will come again if it cannot; else it may ask for a
- * slice until then. */
+/* Instead of a time. */
+#define SLICES_SPEND 0  /* it does not ask for a slice */
+#define SLICES_TRY (-1) /* nor does it count if it cannot spend: it will come again */
+
+/* Spends, if it can, or may ask for a slice, for that long. */
 static enum slices_step slices_step(struct weir__slices *slices, const struct slices_want *want,
                                     bool again, int64_t asks_us, struct weir__pool_call *call,
                                     weir_decision *ret)
@@ -165,10 +172,12 @@ static enum slices_step slices_step(struct weir__slices *slices, const struct sl
         }
         if (WEIR__LIKELY(spend == WEIR__SPEND_LOCAL || spend == WEIR__SPEND_DENIED))
             step = SLICES_DONE;
-        else if (asks_us)
+        else if (asks_us > 0)
             step = slices_after(slices, pool, &now, spend, want->cost, now.now_us + asks_us, call);
         if (spend == WEIR__SPEND_ASK)
             ring = slices_wants_slot(slices, pool, &now) || ring;
+        if (WEIR__UNLIKELY(step != SLICES_DONE && asks_us == SLICES_TRY))
+            slices_uncount(pool, want->cost);
     }
     weir__lock_release(&stripe->lock);
     if (WEIR__UNLIKELY(ring))
@@ -229,7 +238,7 @@ static bool slices_spends(struct weir__slices *slices, weir_key key, const weir_
                           int64_t cost, weir_decision *ret)
 {
     const struct slices_want want = slices_want(slices, key, &limit->rules[0], cost);
-    return slices_step(slices, &want, false, 0, NULL, ret) == SLICES_DONE;
+    return slices_step(slices, &want, false, SLICES_TRY, NULL, ret) == SLICES_DONE;
 }
 
 /* Whether slices are this store's and this process's, and the clock is not a test's. */
@@ -354,7 +363,7 @@ static void slices_begin(struct weir__slices *slices, struct slices_turn *turn,
 {
     const weir_request *request = &job->requests[0];
     bool takes = job->verb == WEIR__VERB_TAKE && job->time_us < 0;
-    turn->again = job->tried;
+    turn->again = false;
     turn->pooled = false;
     turn->joins = 0;
     turn->asked_us = weir__boot_us();
@@ -392,7 +401,7 @@ static void slices_refilled(struct weir__slices *slices, struct slices_turn *tur
     turn->step = SLICES_SEND;
     if (job->code == WEIR_EUNREACHABLE) {
         turn->step = SLICES_DONE;
-    } else if (slices_step(slices, &turn->want, true, 0, NULL, job->ret) ==
+    } else if (slices_step(slices, &turn->want, true, SLICES_SPEND, NULL, job->ret) ==
                SLICES_DONE) { /* otherwise others have spent it all */
         if (job->rows)
             job->rows[0] = *job->ret;
@@ -641,8 +650,11 @@ const char *weir__slices_trouble(weir_store *store)
     struct weir__slices *slices = weir__remote_of(store)->slices;
     if (store->engine != &weir__remote_engine || !slices || !weir__slices_alive(slices))
         return NULL;
-    return slices_may_ask(slices, weir__boot_us())
-               ? NULL
-               : "weir_redis.so does not know LEAST, it is older than this program: upgrade it. "
-                 "Until then slices= has no effect but for what it withholds";
+    if (!slices_may_ask(slices, weir__boot_us()))
+        return "weir_redis.so does not know LEAST, it is older than this program: upgrade it. "
+               "Until then slices= has no effect but for what it withholds";
+    if (atomic_load(&slices->slot_refused))
+        return "as many processes as peers= says hold slices already; peers= must be at least the "
+               "number of processes, and the same in all of them";
+    return NULL;
 }

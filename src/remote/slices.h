@@ -58,6 +58,7 @@ struct weir__slices {
     _Atomic uint32_t asleep, stop; /* it listens to the bell; it shall end */
     _Atomic uint32_t busy;         /* it looks at the pools now and then */
     _Atomic uint32_t slot_wanted;  /* some key is hot, and there is no slot */
+    _Atomic uint32_t slot_refused; /* as many processes as there are peers had one */
     _Atomic uint64_t slices_returned, slices_lost, units_returned, units_lost;
     uint64_t lease;                     /* of the slot; 0: none */
     int64_t slot_next_us, scan_next_us; /* when to renew or try again; when to look for returns */

@@ -236,6 +236,7 @@ static void keep_acquire(struct weir__slices *slices, int64_t now_us)
     struct weir__job job;
     keep_slot_job(slices, WEIR__VERB_ACQUIRE, &job, &request, &ret);
     slices->slot_next_us = now_us + WEIR__SLOT_RETRY_US;
+    slices->slot_refused = job.code == 0 && !ret.allowed;
     if (job.code || !ret.allowed)
         return;
     slices->lease = ret.lease;

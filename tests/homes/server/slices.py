@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""A server whose Redis store takes slices: what it answers by itself, in which order, how it counts that, and what becomes of
+its units when it ends.
+
+    slices.py [WORD …]
+
+The limits refill next to nothing within a test (366 days), so that sums are exact: what Redis has charged is what was admitted
+and what is held.
+"""
+import json
+import signal
+import sys
+import threading
+
+from lib import checks, http_client, redis_server, weir_server
+from lib.checks import until
+
+SLICED = "slices=10%&peers=2&slice-life=5s&deadline=1m"
+SIZE, HELD, PROCESS = 20_000, 2_000, 1_000  # of LIMIT; H and h
+LIMIT = f"token-bucket 1/366d burst {SIZE}"
+POLICIES = f"""version: 1
+policies:
+  - name: one
+    match: {{path: /one}}
+    key: user
+    limit: {LIMIT}
+  - name: two
+    match: {{path: /two}}
+    limits:
+      - {{name: mine, key: user, limit: {LIMIT}}}
+      - {{name: all, key: "'all'", limit: {LIMIT}}}
+"""
+
+
+def sliced(redis, options="", **files):
+    return weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?{SLICED} {options}", **files)
+
+
+def slices_of(server):
+    with http_client.Client(server.port) as web:
+        return web.get("/v1/stats").json["store"]["slices"]
+
+
+def warm(server, key, limit=LIMIT):
+    """Takes until the server answers by itself; how many were admitted."""
+    request, answers = http_client.post("/v1/take", {"key": key, "limit": limit}), []
+    with http_client.Client(server.port) as web:
+        def is_local():
+            answers.extend(answer.json for answer in web.pipeline([request] * 10))
+            return answers[-1]["local"]
+        until("an answer from a slice", is_local)
+    return sum(answer["allowed"] for answer in answers)
+
+
+def left(redis, key, limit=LIMIT):
+    """What is left by Redis' own word: a server without slices asks for the limit as it is."""
+    with weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m") as plain, plain.client() as client:
+        return client.call("WEIR.PEEK", key, limit)[2]
+
+
+def commands(redis):
+    """Commands that decide, as Redis counts them."""
+    with redis.client() as admin:
+        lines = admin.call("INFO", "commandstats").decode().split()
+    return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines
+               if line.startswith(("cmdstat_eval", "cmdstat_fcall", "cmdstat_weir")))
+
+
+# ---- floods ----
+
+def flood_resp(server, key, limit, results, batch=50):
+    """Takes until nothing is left for a while; how many were admitted."""
+    admitted = asked = 0
+    with server.client() as client:
+        while asked < 2 * SIZE:
+            replies = client.pipeline([("WEIR.TAKE", key, limit)] * batch, batch)
+            asked += batch
+            admitted += sum(reply[0] for reply in replies)
+            if not any(reply[0] for reply in replies):
+                break
+    results.append((admitted, asked))
+
+
+def flood_http(server, key, limit, results, batch=50):
+    request = http_client.post("/v1/take", {"key": key, "limit": limit})
+    admitted = asked = 0
+    with http_client.Client(server.port) as web:
+        while asked < 2 * SIZE:
+            statuses = [answer.status for answer in web.pipeline([request] * batch, batch)]
+            asked += batch
+            assert set(statuses) <= {200, 429}, statuses
+            admitted += statuses.count(200)
+            if statuses.count(200) == 0:
+                break
+    results.append((admitted, asked))
+
+
+def flood(servers, key, limit, rounds=1):
+    results = []
+    threads = [threading.Thread(target=kind, args=(server, key, limit, results))
+               for server in servers for kind in (flood_resp, flood_http) for _ in range(rounds)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(admitted for admitted, _ in results), sum(asked for _, asked in results)
+
+
+def adds_up(server, cost):
+    """Waits until nothing is under way: every unit is counted once then. The counts."""
+    def is_so():
+        nonlocal counts
+        counts = slices_of(server)
+        return counts["units_taken"] == \
+            cost * counts["by_slice"] + counts["units_held"] + counts["units_returned"] + counts["units_lost"]
+    counts = None
+    until("all units are counted", is_so)
+    return counts
+
+
+def test_flood(check):
+    """Two servers, HTTP and RESP: never over the limit, and Redis sees few of the requests."""
+    for limit in (LIMIT, f"sliding-counter {SIZE}/366d", f"fixed-window {SIZE}/366d"):
+        with redis_server.Server() as redis, sliced(redis) as one, sliced(redis) as two:
+            admitted, asked = flood((one, two), "k", limit)
+            check.at_most(admitted, SIZE, f"{limit}: admitted")
+            check(admitted >= SIZE * 3 // 4, f"{limit}: {admitted} of {SIZE} admitted")
+            central = sum(slices_of(server)["by_redis"] + slices_of(server)["calls"] for server in (one, two))
+            check(asked >= 20 * commands(redis), f"{limit}: {commands(redis)} commands for {asked} requests")
+            check(asked >= 20 * central, f"{limit}: {central} calls for {asked} requests")
+
+
+# ---- answers in their order ----
+
+def test_order(check):
+    """A pipeline of what is known here, what Redis is asked, and what asks nothing: the answers come in order."""
+    with redis_server.Server() as redis, sliced(redis) as server, server.client() as client, \
+            http_client.Client(server.port) as web:
+        warm(server, "hot")
+        limits = [LIMIT if i % 3 else f"token-bucket 1/366d burst {10 + i % 10}" for i in range(120)]
+        calls = [("WEIR.TAKE", "hot" if limit == LIMIT else f"cold{i}", limit) for i, limit in enumerate(limits)]
+        for i in range(10, 120, 10):
+            calls[i] = ("PING", str(i))
+        replies = client.pipeline(calls)
+        check.equal([reply if isinstance(reply, bytes) else reply[1] for reply in replies],
+                    [call[1].encode() if call[0] == "PING" else int(call[2].rsplit(" ", 1)[1]) for call in calls], "RESP: order")
+        rounds = []
+
+        def has_local():
+            rounds.append(None)  # cold keys are new ones each time
+            requests = [http_client.get("/v1/nothing") if call[0] == "PING" else http_client.post(
+                "/v1/take", {"key": call[1] if call[1] == "hot" else f"{call[1]} {len(rounds)}", "limit": call[2]}) for call in calls]
+            answers = [answer.json for answer in web.pipeline(requests)]
+            check.equal([answer.get("limit") for answer in answers],
+                        [None if call[0] == "PING" else int(call[2].rsplit(" ", 1)[1]) for call in calls], "HTTP: order")
+            local = [answer.get("local") for answer in answers]
+            check(not any(local[i] for i in range(0, 120, 3)), "HTTP: slices answer for the hot key alone")
+            return any(local)
+        until("a pipeline with answers from a slice", has_local)
+        # A reset in the middle: what was taken before it is forgotten, what comes after it is not.
+        replies = client.pipeline([("WEIR.TAKE", "hot", LIMIT)] * 20 + [("WEIR.RESET", "hot")] + [("WEIR.TAKE", "hot", LIMIT)] * 20)
+        check.equal([reply[0] for reply in replies[:20] + replies[21:]], [1] * 40, "a reset in a pipeline")
+        check.equal(replies[20], 1, "there was something to forget")
+
+
+def test_cold(check):
+    """A request counts once towards what is hot, although the loop tries before an asker asks: three are not enough."""
+    with redis_server.Server() as redis, sliced(redis) as server, http_client.Client(server.port) as web:
+        warm(server, "hot")
+        for i in range(20):
+            asked = [web.post("/v1/take", {"key": f"cold {i}", "limit": LIMIT}).json["local"] for _ in range(3)]
+            check.equal(asked, [False] * 3, "no slice for a cold key")
+
+
+# ---- other ways to ask ----
+
+def test_policies(check):
+    """Policies, batches of Envoy, settle and detail: decided from slices where one limit decides, and right elsewhere."""
+    with redis_server.Server() as redis, sliced(redis, policies=POLICIES) as server, http_client.Client(server.port) as web:
+        ask = {"attributes": {"path": "/one", "user": "ann"}, "detail": True}
+        until("a policy's answer from a slice", lambda: web.post("/v1/take", ask).json["local"])
+        answer = web.post("/v1/take", ask).json
+        check.equal((answer["verdict"], answer["limit"], [row["policy"] for row in answer["limits"]], answer["limits"][0]["limit"]),
+                    ("limits", SIZE, ["one"], SIZE), "a policy with one limit")
+        for _ in range(50):
+            check.equal(web.post("/v1/take", {"attributes": {"path": "/two", "user": "ann"}}).json["local"], False, "two limits")
+        warm(server, "settled")
+        receipt = web.post("/v1/take", {"key": "settled", "limit": LIMIT, "cost": 10}).json["receipt"]
+        check(web.post("/v1/settle", {"key": "settled", "limit": LIMIT, "receipt": receipt, "cost": 10, "actual": 3}).status == 200,
+              "a receipt of a slice is settled")
+        before = slices_of(server)["by_slice"]
+        call = {"domain": "one", "descriptors": [{"entries": [{"key": "path", "value": "/one"}, {"key": "user", "value": "bob"}]}]}
+        until("a call of Envoy's from a slice", lambda: (web.post("/json", call), slices_of(server)["by_slice"] > before)[1])
+        check.equal(web.post("/json", call).json["overallCode"], "OK", "as Envoy asks")
+
+
+# ---- counting ----
+
+def test_counts(check):
+    """Local decisions count like the others: metrics, stats, access log, ranks."""
+    with redis_server.Server() as redis, sliced(redis, "--access-log access.log --access-log-sample 1") as server, \
+            http_client.Client(server.port) as web:
+        request = http_client.post("/v1/take", {"key": "k", "limit": f"fixed-window {SIZE}/366d", "cost": 8})
+        answers = [answer.json for answer in web.pipeline([request] * 6000, 100)]
+        allowed, local = (sum(answer[word] for answer in answers) for word in ("allowed", "local"))
+        check(0 < allowed <= SIZE // 8 and 2000 < local < 6000, f"{allowed} allowed, {local} of 6000 local")
+        counts = adds_up(server, 8)
+        check.equal(counts["by_slice"] + counts["by_denial"], local, f"the local ones: {counts}")
+        check.equal(counts["by_redis"], 6000 - local, f"the others: {counts}")
+        totals = web.get("/v1/stats").json["totals"]
+        check.equal((totals["allowed"], totals["denied"]), (allowed, 6000 - allowed), "all are counted")
+        metrics = web.get("/metrics").body.decode()
+        for by in ("slice", "denial", "redis"):
+            check(f'weir_slice_decisions_total{{by="{by}"}} {counts["by_" + by]}\n' in metrics, f"metrics: by {by}")
+        top = web.get("/v1/top", by="requests").json
+        check("k" in json.dumps(top), f"ranked: {top}")
+        log = server.folder / "access.log"
+        until("the access log", lambda: log.read_text().count("\n") == 6000)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        check.equal(sum(line["local"] for line in lines), local, "the access log tells which")
+
+
+# ---- the end of a server ----
+
+def test_stop(check):
+    """SIGTERM gives back what is held: Redis has charged exactly what was admitted."""
+    with redis_server.Server() as redis, sliced(redis) as server:
+        admitted = warm(server, "k")
+        with server.client() as client:
+            admitted += sum(reply[0] for reply in client.pipeline([("WEIR.TAKE", "k", LIMIT)] * 500))
+        counts = slices_of(server)
+        check(counts["units_taken"] > counts["by_slice"], f"it took more than it needed: {counts}")
+        server.stop()
+        check.equal(left(redis, "k"), SIZE - admitted, "what it held is back")
+        with sliced(redis) as one, sliced(redis) as two:  # its slot is free again
+            warm(one, "k")
+            warm(two, "k")
+
+
+def test_killed(check):
+    """kill -9: what was held is lost, and the limit holds all the same."""
+    with redis_server.Server() as redis, sliced(redis) as server, server.client() as client:
+        admitted, held = warm(server, "k"), 0
+
+        def holds():
+            nonlocal admitted, held
+            server.process.send_signal(signal.SIGCONT)
+            admitted += sum(reply[0] for reply in client.pipeline([("WEIR.TAKE", "k", LIMIT)] * 100))
+            server.process.send_signal(signal.SIGSTOP)  # so that it cannot give anything back
+            held = SIZE - admitted - left(redis, "k")
+            return held > 0
+        until("units in its hands", holds)
+        server.process.kill()
+        server.process.wait()
+        check.at_most(held, PROCESS, "units lost")
+        with sliced(redis) as other:
+            more, _ = flood((other,), "k", LIMIT)
+            check.at_most(admitted + more, SIZE - HELD - held, "admitted in all")
+        server.start()
+
+
+SLOTS = b"\0weir:slices"  # docs/REDIS-STORE.md: the store's own key, a concurrent limit of as many slots as there are peers
+
+
+def test_no_slot(check):
+    """All slots are taken: it asks for each request and says so once. It takes slices once a slot is free."""
+    with redis_server.Server() as redis, weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m") as plain, \
+            sliced(redis) as server, plain.client() as other, server.client() as client:
+        leases = [other.call("WEIR.ACQUIRE", SLOTS, "concurrent 2 lease 1h")[-1] for _ in range(2)]
+        until("a word about the slot", lambda: (client.call("WEIR.TAKE", "k", LIMIT), "no slices are taken" in server.stderr())[1])
+        for _ in range(100):
+            client.call("WEIR.TAKE", "k", LIMIT)
+        counts = slices_of(server)
+        check.equal((counts["slot"], counts["by_slice"], counts["units_taken"]), (False, 0, 0), f"it takes none: {counts}")
+        check.equal(other.call("WEIR.RELEASE", SLOTS, "concurrent 2 lease 1h", leases[0]), 1, "a slot is free")
+        warm(server, "k")
+        check.equal(server.stderr().count("no slices are taken"), 1, "said once")
+
+
+if __name__ == "__main__":
+    sys.exit(checks.run([test for name, test in list(globals().items()) if name.startswith("test_")], sys.argv[1:]))
