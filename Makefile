@@ -40,6 +40,7 @@ bench: all
 bench-redis: all
 	bench/redis.py
 	bench/redis_deadline.py
+	bench/redis_slices.py
 
 # weir serve beside redis-server and nginx.
 bench-server: all

@@ -3,9 +3,10 @@
  *
  *     bench-slices URL LIMIT SECONDS RATE THREADS
  *
- * RATE is takes a second of the whole process, done in bunches every millisecond; 0: as fast as they
- * are answered. It says "ready" after a warm-up, starts when a line comes, and prints one line: takes,
- * allowed, local, degraded, seconds, and p50, p99, p99.9 and the longest of a take in nanoseconds.
+ * RATE is takes a second of the whole process, done in bunches every millisecond; 0: as fast as
+ * they are answered. It says "ready" after a warm-up, starts when a line comes, and prints one line:
+ * takes, allowed, local, degraded, seconds, and p50, p99, p99.9 and the longest of a take in
+ * nanoseconds.
  */
 #include "weir.h"
 

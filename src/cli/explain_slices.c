@@ -1,6 +1,7 @@
 /* See explain_slices.h. */
 #include "cli/explain_slices.h"
 
+#include "remote/slices.h"
 #include "wire/json.h"
 #include "wire/url.h"
 
@@ -28,8 +29,7 @@ int cli_slicing_read(const struct cli_call *call, const char *url, struct weir__
         return cli_fail(call, CLI_USAGE,
                         "the address of --store says nothing of slices: add slices=5%% and "
                         "peers=10, like redis://127.0.0.1?slices=5%%&peers=10");
-    *ret = (struct weir__slicing){
-        .share = parsed.slices, .peers = parsed.peers, .life_us = parsed.slice_life_us};
+    *ret = weir__slicing_of(&parsed);
     return CLI_OK;
 }
 

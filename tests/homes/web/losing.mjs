@@ -92,8 +92,31 @@ async function storeLost(harness) {
   }
 }
 
+async function slicesShown(harness) {
+  const port = await freePort();
+  const redis = new Process("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+  await until(() => redis.said.includes("Ready to accept connections"), "redis-server");
+  const server = await Server.start({ store: `redis://127.0.0.1:${port}?slices=10%25&peers=2&slice-life=5s` });
+  try {
+    await harness.test("overview: what slices decide, hold and lose", server, async (page) => {
+      const load = server.load(60, () => ({ key: "hot", limit: "token-bucket 1000/s" }));
+      const plain = (text) => number(text.replaceAll(",", ""));
+      await until(async () => plain((await text(page, "#zone")).match(/Decided without asking Redis\s*([\d,]+)/)?.[1] || "0") > 20, "decisions of slices");
+      await load();
+      const figures = ["Units held", "Units taken", "Units returned", "Units lost", "Calls for slices"];
+      const shown = await text(page, "#zone");
+      for (const name of figures) assert.ok(shown.includes(name), `${name} in ${shown}`);
+      await shot(page, "slices");
+    });
+  } finally {
+    await server.close();
+    await redis.stop("SIGKILL");
+  }
+}
+
 export async function losing(harness) {
   await serverGone(harness);
   await tokenAsked(harness);
   await storeLost(harness);
+  await slicesShown(harness);
 }
