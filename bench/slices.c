@@ -4,7 +4,7 @@
  *     bench-slices URL LIMIT SECONDS RATE THREADS
  *
  * RATE is takes a second of the whole process, done in bunches every millisecond; 0: as fast as
- * they are answered. It says "ready" after a warm-up, starts when a line comes, and prints one line:
+ * they are answered. It says "ready" after a warm-up, starts when a line comes, and prints a line:
  * takes, allowed, local, degraded, seconds, and p50, p99, p99.9 and the longest of a take in
  * nanoseconds.
  */
