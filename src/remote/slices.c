@@ -292,8 +292,10 @@ static void slices_heed_refusal(struct weir__slices *slices, const struct weir__
 {
     if (job->code && job->code != WEIR_EUNREACHABLE && strstr(job->error, "LEAST"))
         atomic_store(&slices->refused_until_us, weir__boot_us() + 10000000);
-    else if (job->code == 0 && job->requests[0].least)
+    else if (job->code == 0 && job->requests[0].least && slices->refused_until_us)
         atomic_store(&slices->refused_until_us, 0);
+    if (job->code == WEIR_EUNREACHABLE) /* it may have forgotten all, or be another one now */
+        atomic_store(&slices->slot_doubted, 1);
 }
 
 void weir__slices_lose(struct weir__slices *slices, uint64_t count, int64_t units)

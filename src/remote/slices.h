@@ -57,6 +57,7 @@ struct weir__slices {
     _Atomic uint32_t bell;         /* a futex: there is something to do */
     _Atomic uint32_t asleep, stop; /* it listens to the bell; it shall end */
     _Atomic uint32_t busy;         /* it looks at the pools now and then */
+    _Atomic uint32_t slot_doubted; /* a server did not answer: has it forgotten the slot? */
     _Atomic uint32_t slot_wanted;  /* some key is hot, and there is no slot */
     _Atomic uint32_t slot_refused; /* as many processes as there are peers had one */
     _Atomic uint64_t slices_returned, slices_lost, units_returned, units_lost;

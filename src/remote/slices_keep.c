@@ -278,7 +278,8 @@ static void keep_slot(struct weir__slices *slices, bool used)
     slices->idle_since_us = used ? now_us : slices->idle_since_us;
     if (slices->lease && now_us - slices->idle_since_us >= SLOT_IDLE_US)
         keep_release(slices);
-    else if (slices->lease && now_us >= slices->slot_next_us)
+    else if (slices->lease &&
+             (now_us >= slices->slot_next_us || atomic_exchange(&slices->slot_doubted, 0)))
         keep_renew(slices, now_us);
     if (!slices->lease && slices->slot_wanted && now_us >= slices->slot_next_us) {
         slices->slot_wanted = 0;

@@ -22,7 +22,10 @@ ANSWER_SECONDS = 60
 OK, ESYSTEM, EFOREIGN, ENOLEASE, EUNSUPPORTED, ESHARED, ESLOTS, EUNREACHABLE = 0, -5, -7, -13, -15, -16, -17, -18
 
 Decision = collections.namedtuple(
-    "Decision", "code allowed limit remaining retry reset delay degraded charged lease binding us receipt")
+    "Decision", "code allowed limit remaining retry reset delay degraded charged lease binding us receipt local")
+Slices = collections.namedtuple(
+    "Slices", "on slot slices units slices_taken slices_returned slices_lost units_taken units_returned units_lost local denied "
+    "central calls trouble")
 Tally = collections.namedtuple("Tally", "calls allowed degraded errors worst_us held_us")  # held up: by the machine
 machine = stalls.Stalls()  # watched while run() runs
 
@@ -68,7 +71,7 @@ class Driver:
 
     def decide(self, *words):
         fields = self.call(*words)
-        return Decision(*map(int, fields[:12]), fields[12])
+        return Decision(*map(int, fields[:12]), fields[12], int(fields[13]))
 
     def take(self, key, limit, cost=1):
         return self.decide("take", key, limit, cost)
@@ -82,6 +85,10 @@ class Driver:
         held = machine.since_us(since)
         self.reported = machine.mark() if words[0] == "report" else self.reported
         return Tally(*counts, held)
+
+    def slices(self):
+        fields = self.call("slices")
+        return Slices(*map(int, fields[:-1]), fields[-1])
 
     def code_of(self, *words):
         return int(self.call(*words)[0])

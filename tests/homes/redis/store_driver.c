@@ -5,7 +5,8 @@
  *     store_driver URL
  *
  *     take KEY LIMIT COST           code allowed limit remaining retry reset delay degraded charged
- *     peek KEY LIMIT COST             lease binding us receipt
+ *     peek KEY LIMIT COST             lease binding us receipt local
+ *     part KEY LIMIT COST LEAST     like take, with a least
  *     acquire (KEY LIMIT COST) …    a lease of those that are concurrent
  *     takeall (KEY LIMIT COST) …    peekall (KEY LIMIT COST) …
  *     many N KEY LIMIT              code allowed degraded us     N requests, keys KEY:0 …
@@ -22,8 +23,11 @@
  *     wait KEY LIMIT COST MAX_US CANCEL_US     like take; cancelled after so long, -1: never
  *     hold KEY LIMIT COST MAX_US CANCEL_US     like acquire
  *     slots THREADS TURNS KEY LIMIT            waits for slots: turns, errors, most holders
+ *     odd BYTES TAKES LIMIT         takes of a key of so many bytes, NULs among them: allowed local
+ *     time US                       sets a test clock
+ *     slices                        what weir__slices_count says, then weir__slices_trouble
  */
-#include "weir.h"
+#include "remote/slices.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -210,10 +214,10 @@ static void print_decision(int code, weir_decision *d, long us)
 {
     char receipt[WEIR_RECEIPT_SIZE];
     weir_receipt(d, receipt);
-    printf("%d\t%d\t%lld\t%lld\t%lld\t%lld\t%lld\t%d\t%lld\t%llu\t%d\t%ld\t%s\n", code, d->allowed,
-           (long long)d->limit, (long long)d->remaining, (long long)d->retry_after_us,
+    printf("%d\t%d\t%lld\t%lld\t%lld\t%lld\t%lld\t%d\t%lld\t%llu\t%d\t%ld\t%s\t%d\n", code,
+           d->allowed, (long long)d->limit, (long long)d->remaining, (long long)d->retry_after_us,
            (long long)d->reset_after_us, (long long)d->delay_us, d->degraded, (long long)d->charged,
-           (unsigned long long)d->lease, d->binding, us, receipt);
+           (unsigned long long)d->lease, d->binding, us, receipt, d->local);
 }
 
 static void ask(const char *verb, char **words, int n)
@@ -333,6 +337,54 @@ static void slots(int threads, long rounds, const char *key, const char *limit)
     weir_limit_free(turns.limit);
 }
 
+/* ---- slices ---- */
+
+static void part(char **words)
+{
+    weir_limit *limit = parse(words[1]);
+    weir_request request = weir_request_make(weir_key_text(words[0]), limit);
+    weir_decision d = {0};
+    request.cost = atoll(words[2]);
+    request.least = atoll(words[3]);
+    long start = now_us();
+    int code = weir_take_all(store, &request, 1, &d);
+    print_decision(code, &d, now_us() - start);
+    weir_limit_free(limit);
+}
+
+static void odd(size_t bytes, long takes, const char *text)
+{
+    weir_limit *limit = parse(text);
+    char *key = calloc(1, bytes);
+    long allowed = 0, local = 0;
+    memset(key, 'k', bytes / 2);
+    for (long i = 0; i < takes; i++) {
+        weir_decision d = {0};
+        if (weir_take(store, weir_key_bytes(key, bytes), limit, 1, &d))
+            exit(2);
+        allowed += d.allowed;
+        local += d.local;
+    }
+    printf("%ld\t%ld\n", allowed, local);
+    free(key);
+    weir_limit_free(limit);
+}
+
+static void print_slices(void)
+{
+    struct weir__slices_counts it;
+    weir__slices_count(store, &it);
+    const char *trouble = weir__slices_trouble(store);
+    const uint64_t counts[] = {it.on,          it.slot,         it.slices,
+                               it.units,       it.slices_taken, it.slices_returned,
+                               it.slices_lost, it.units_taken,  it.units_returned,
+                               it.units_lost,  it.local,        it.denied,
+                               it.central,     it.calls};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        printf("%llu\t", (unsigned long long)counts[i]);
+    printf("%s\n", trouble ? trouble : "");
+}
+
 /* ---- the loop ---- */
 
 static struct crew *hammering;
@@ -351,6 +403,14 @@ static void run(char **words, int n)
     const char *verb = words[0];
     if (!strcmp(verb, "check")) {
         check();
+    } else if (!strcmp(verb, "slices")) {
+        print_slices();
+    } else if (!strcmp(verb, "part") && n == 5) {
+        part(words + 1);
+    } else if (!strcmp(verb, "odd") && n == 4) {
+        odd((size_t)atol(words[1]), atol(words[2]), words[3]);
+    } else if (!strcmp(verb, "time") && n == 2) {
+        printf("%d\n", weir_store_set_time(store, atoll(words[1])));
     } else if (!strcmp(verb, "report")) {
         report();
     } else if (!strcmp(verb, "stop")) {
