@@ -209,8 +209,8 @@ def test_forwarded(check):
         job.send_signal(getattr(signal, f"SIG{name}"))
         check.equal(job.wait(timeout=PATIENCE), 42, f"SIG{name} reaches the command")
         check(is_free("signals"), f"SIG{name}: the slot is released")
-    job = start("signals", ONE, "--", "sleep", "1000")
-    until("the slot is taken", lambda: not is_free("signals"))
+    job = start("signals", ONE, "--", "sh", "-c", "echo runs; exec sleep 1000")
+    check.equal(job.stdout.readline(), "runs\n", "the slot is taken, and the command runs")
     job.send_signal(signal.SIGTERM)
     check.equal(job.wait(timeout=PATIENCE), 143, "a command that SIGTERM ends")
 

@@ -26,12 +26,11 @@ def start(*words):
                             env=weir_server.environment())
 
 
-def until(what, right):
-    end = time.monotonic() + PATIENCE
-    while not right():
-        if time.monotonic() > end:
-            raise RuntimeError(f"never happened: {what}")
-        time.sleep(0.01)
+def holder(check, key, limits, where):
+    """`weir run` with a command that runs. A slot that is taken would not say that: its answer may still be on the way."""
+    job = start("run", key, limits, *where, "--", "sh", "-c", "echo runs; exec sleep 1000")
+    check.equal(job.stdout.readline(), "runs\n", f"{key}: the command runs")
+    return job
 
 
 def both_homes(check, where, name):
@@ -42,8 +41,8 @@ def both_homes(check, where, name):
     check(free("code"), f"{name}: the slot is free again")
     inner = [WEIR, "run", "twice", ONE, *where, "--wait", "0", "--quiet", "--", "true"]
     check.equal(weir("run", "twice", ONE, *where, "--", *inner)[0], 1, f"{name}: a second one is denied")
-    job = start("run", "queue", ONE, *where, "--", "sleep", "1000")
-    until("it has the slot", lambda: not free("queue"))
+    job = holder(check, "queue", ONE, where)
+    check(not free("queue"), f"{name}: it has the slot")
     second = start("run", "queue", f"{ONE}, token-bucket 1/h", *where, "--", "true")
     job.send_signal(signal.SIGTERM)
     check.equal(job.wait(timeout=PATIENCE), 143, f"{name}: SIGTERM reaches the command")
@@ -54,7 +53,7 @@ def both_homes(check, where, name):
     def delay():
         return json.loads(weir("peek", "back", bucket, "--wait", "any", "--json", *where)[1])["delay"]
     job = start("run", "back", bucket, *where, "--", "true")
-    until("it has a reservation", lambda: delay() > 100000)
+    checks.until("it has a reservation", lambda: delay() > 100000)
     job.send_signal(signal.SIGINT)
     check.equal(job.wait(timeout=PATIENCE), -signal.SIGINT, f"{name}: a signal ends the wait: {job.stderr.read()}")
     check.at_most(delay(), 86400, f"{name}: the reservation is given back")
@@ -79,8 +78,7 @@ def test_server(check):
         where = ("--server", f"127.0.0.1:{server.port}")
         both_homes(check, where, "server")
         pipes(check, where, "server")
-        job = start("run", "gone", "concurrent 1 lease 1s", *where, "--", "sleep", "1000")
-        until("it has the slot", lambda: weir("peek", "gone", "concurrent 1 lease 1s", *where)[0] == 1)
+        job = holder(check, "gone", "concurrent 1 lease 2s", where)
         server.process.send_signal(signal.SIGSTOP)
         check.contains(job.stderr.readline() + job.stderr.readline(), '"gone" has lost its lease: it could not be renewed in time',
                        "server: one that does not answer for the time of a lease")
@@ -92,11 +90,10 @@ def test_server(check):
 
 def test_redis(check):
     with redis_server.Server() as redis:
-        where = ("--store", f"redis://127.0.0.1:{redis.port}")
+        where = ("--store", f"redis://127.0.0.1:{redis.port}?deadline=30s")
         both_homes(check, where, "redis")
         pipes(check, where, "redis")
-        job = start("run", "gone", "concurrent 1 lease 3s", *where, "--", "sleep", "1000")
-        until("it has the slot", lambda: weir("peek", "gone", "concurrent 1 lease 3s", *where)[0] == 1)
+        job = holder(check, "gone", "concurrent 1 lease 3s", where)
         redis.kill()
         check.equal(job.wait(timeout=PATIENCE), 3, "redis: it stops the command when the server has been away for a lease")
         check.contains(job.stderr.read(), '"gone" has lost its lease', "redis: and says so")
@@ -104,7 +101,7 @@ def test_redis(check):
             code, out, err = weir("run", "gone", limits, "--wait", "0", *where, "--", "echo", "ran")
             check.equal((code, out), (3, ""), f"redis: {limits}: away at the start, nothing runs: {err}")
             check.contains(err, "the store cannot be reached", f"redis: {limits}: in words")
-        code, out, err = weir("run", "gone", ONE, "--store", where[1] + "?fail=open", "--", "echo", "ran")
+        code, out, err = weir("run", "gone", ONE, "--store", where[1] + "&fail=open", "--", "echo", "ran")
         check.equal((code, out), (0, "ran\n"), f"redis: fail=open runs it: {err}")
         check.contains(err, "the store cannot be reached", "redis: fail=open says so")
 
