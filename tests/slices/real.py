@@ -47,9 +47,12 @@ class Worker:
             return 0, 0, 0, 0  # it has only begun
 
     def admissions(self):
-        """(key, before, after, local) of each."""
+        """(key, before, after, local) of each; none where it was killed before it had begun."""
+        count = self.counts()[0]
+        if count == 0:
+            return
         with open(self.path, "rb") as file:
-            count = HEADER.unpack(file.read(HEADER.size))[0]
+            file.seek(HEADER.size)
             for before, after, key, local in ADMISSION.iter_unpack(file.read(count * ADMISSION.size)):
                 yield key, before, after, local
 
@@ -106,6 +109,9 @@ class Fleet:
         return self.local() >= wanted
 
     def close(self):
+        """All of them have begun, so that each knows what SIGTERM means: that others take does not say so."""
+        for worker in self.running:
+            checks.until("a process has begun", lambda worker=worker: worker.counts()[1] > 0)
         return [worker.end(signal.SIGTERM) for worker in self.running]
 
     def by_key(self):
