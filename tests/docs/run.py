@@ -29,10 +29,9 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md, the README.md of example
   sh nginx      with a real nginx that runs the page's last nginx block, on what the page calls port 8080.
   text, csv, java, mermaid    to be read only. There is no block without a tag.
 
-Also: links, anchors and pictures are there, the README and the pages by task are short, both languages of the README
-have the same commands, the man pages render without
-a warning, the commands and options of `weir --help` and those in docs/CLI.md and weir.1 are the same, every function of
-weir.h and every limit is described.
+Also: links, anchors and pictures are there, the README and the pages by task are short, both languages of the README have
+the same commands, the man pages render without a warning, the commands and options of `weir --help` and those in
+docs/CLI.md and weir.1 are the same, every function of weir.h and every limit is described.
 """
 import os
 import pathlib
