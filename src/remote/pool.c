@@ -78,10 +78,12 @@ static bool pool_is_hot(const struct weir__pool *pool)
     return pool->takes + pool->takes_before >= HOT;
 }
 
-/* What half a life will want, as far as can be seen. */
+/* What half a life will want, as far as can be seen. Where little is left in Redis, a 16th of a
+ * life: a process with few requests need not wait until a large slice has come. */
 static int64_t pool_demand(const struct weir__pool *pool)
 {
-    return weir__min(pool->most, 2 * weir__max(pool->wanted, pool->wanted_before));
+    int64_t wanted = weir__max(pool->wanted, pool->wanted_before);
+    return weir__min(pool->most, pool->scarce ? weir__max(1, wanted / 4) : 2 * wanted);
 }
 
 /* When the next slice is asked for: so that it comes before the last unit is spent. Where little is

@@ -70,6 +70,28 @@ static void warm(void)
     weir_decision answer = granted(40);
     CHECK(weir__pool_answer(pool, &now, &call, &answer));
     CHECK_INT(weir__pool_held(pool, now.now_us), 40);
+    CHECK(pool->scarce); /* it asked for more */
+    pool->scarce = false;
+}
+
+/* Where Redis gives less than was asked for, the next slice is smaller and asked for later. */
+static void test_scarce(void)
+{
+    warm();
+    CHECK_INT(spend(14), WEIR__SPEND_LOCAL);
+    CHECK(!refill);
+    CHECK_INT(spend(1), WEIR__SPEND_LOCAL);
+    CHECK(refill);
+    pool->scarce = true;
+    CHECK_INT(spend(23), WEIR__SPEND_LOCAL);
+    CHECK(!refill);
+    CHECK_INT(spend(1), WEIR__SPEND_LOCAL);
+    CHECK(refill);
+    CHECK(ask(0));
+    CHECK_INT(call.cost, pool->wanted / 4);
+    weir_decision answer = granted(call.cost);
+    CHECK(weir__pool_answer(pool, &now, &call, &answer));
+    CHECK(!pool->scarce);
 }
 
 static void check_terms(const char *limit, struct weir__slicing slicing, int64_t withheld,
@@ -366,7 +388,7 @@ static void test_whole(void)
     CHECK_INT(spend(50), WEIR__SPEND_DENIED);
     now.now_us += 10000;
     CHECK(ask(1));
-    CHECK(call.cost == 34 && call.least == 34);
+    CHECK(call.cost == 18 && call.least == 18);
 }
 
 /* A cost may come from two slices; its receipt names the older. */
@@ -427,6 +449,7 @@ int main(void)
 {
     test_terms();
     test_hot();
+    test_scarce();
     test_one_call();
     test_most();
     test_doubt();
