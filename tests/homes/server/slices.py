@@ -8,10 +8,13 @@ The limits refill next to nothing within a test (366 days), so that sums are exa
 and what is held.
 """
 import json
+import os
 import signal
+import subprocess
 import sys
 import threading
 
+import grpc_service
 from lib import checks, http_client, redis_server, weir_server
 from lib.checks import until
 
@@ -192,6 +195,27 @@ def test_policies(check):
         call = {"domain": "one", "descriptors": [{"entries": [{"key": "path", "value": "/one"}, {"key": "user", "value": "bob"}]}]}
         until("a call of Envoy's from a slice", lambda: (web.post("/json", call), slices_of(server)["by_slice"] > before)[1])
         check.equal(web.post("/json", call).json["overallCode"], "OK", "as Envoy asks")
+
+
+def test_grpc(check):
+    """Calls of Envoy over gRPC, several under way on one connection."""
+    message = {"domain": "edge", "hits_addend": 1,
+               "descriptors": [{"entries": [{"key": "path", "value": "/one"}, {"key": "user", "value": "carl"}]}]}
+    with redis_server.Server() as redis, sliced(redis, policies=POLICIES) as server, \
+            subprocess.Popen(["node", str(grpc_service.HERE / "grpc_client.js"), "pipe", str(server.port)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True, env=dict(os.environ, NODE_PATH=grpc_service.modules())) as node:
+        def ask(n):
+            node.stdin.write((json.dumps(message) + "\n") * n)
+            node.stdin.flush()
+            return [json.loads(node.stdout.readline()) for _ in range(n)]
+        until("calls from a slice", lambda: (ask(20), slices_of(server)["by_slice"] > 0)[1])
+        before = slices_of(server)
+        answers = ask(200)
+        after = slices_of(server)
+        check.equal({answer["overall_code"] for answer in answers}, {"OK"}, "all are let pass")
+        check.equal(sum(after[name] - before[name] for name in ("by_slice", "by_denial", "by_redis")), 200, f"decided once each: {after}")
+        left_after = [answer["statuses"][0]["limit_remaining"] for answer in answers]
+        check(max(left_after) < SIZE and len(set(left_after)) > 100, f"what is left goes down: {left_after[:5]}")
 
 
 # ---- counting ----
