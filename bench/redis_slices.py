@@ -79,14 +79,17 @@ def serve(program, redis, sliced, row, seconds):
     """One server, asked over the network."""
     _, protocol, pipeline = row
     with weir_server.Server(["--store", url_of(redis, sliced), "--threads", "1"]) as server:
+        ask = [program, "--port", str(server.port), "--proto", protocol, "--pipeline", str(pipeline), "--keys", "1",
+               "--cpu-of", str(server.process.pid)]
+        subprocess.run([*ask, "--seconds", "0.3", "--", *COMMANDS[protocol]], check=True, stdout=subprocess.DEVNULL)
         before = commands(redis)
-        said = subprocess.run([program, "--port", str(server.port), "--proto", protocol, "--pipeline", str(pipeline), "--keys", "1",
-                               "--warmup", "0.3", "--seconds", str(seconds), "--", *COMMANDS[protocol]],
-                              check=True, stdout=subprocess.PIPE, text=True).stdout
+        answer = json.loads(subprocess.run([*ask, "--seconds", str(seconds), "--", *COMMANDS[protocol]],
+                                           check=True, stdout=subprocess.PIPE, text=True).stdout)
         seen = commands(redis) - before
-    answer = json.loads(said)
-    return {"rate": answer["requests"] / answer["seconds"], "takes": answer["requests"] + 0.0,
-            "per_command": answer["requests"] * (1 + 0.3 / seconds) / max(1, seen)}
+    if answer["others"] or answer["errors"]:
+        sys.exit(f"answers other than decisions: {answer}")
+    return {"rate": answer["a_second"], "cpu_us": answer["server_cpu_us"] / answer["requests"],
+            "per_command": answer["requests"] / max(1, seen)}
 
 
 def median(rounds, name):
@@ -122,6 +125,7 @@ def show_server(results):
         plain, sliced = results[row[0], False], results[row[0], True]
         gain = statistics.median(two["rate"] / one["rate"] for one, two in zip(plain, sliced))
         print(f"  {row[0]:22} {median(plain, 'rate'):12,.0f} requests a second, {median(sliced, 'rate'):12,.0f} with slices ({gain:.1f} times); "
+              f"server CPU {median(plain, 'cpu_us'):.1f} and {median(sliced, 'cpu_us'):.1f} µs each; "
               f"a command of Redis decides {median(plain, 'per_command'):.1f} and {median(sliced, 'per_command'):,.0f}")
 
 
