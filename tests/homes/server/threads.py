@@ -2,7 +2,7 @@
 """The server's threads at work on everything at once: made for the build that watches threads (tsan).
 
 Connections over RESP and HTTP ask, policies are reloaded, statistics, top keys and metrics read, the playground
-plays, with a local store and with Redis. Every answer must be one, and the server must end without a report.
+plays, with a local store and with Redis, also from slices. Every answer must be one, and the server must end without a report.
 """
 import json
 import sys
@@ -80,7 +80,7 @@ def test_local_store(check):
 
 def test_redis(check):
     with redis_server.Server() as redis:
-        hammer(check, f"--store redis://127.0.0.1:{redis.port}?deadline=1m")
+        hammer(check, f"--store redis://127.0.0.1:{redis.port}?deadline=1m&slices=10%&peers=2")
 
 
 if __name__ == "__main__":
