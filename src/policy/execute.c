@@ -410,13 +410,15 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
 
 /* ---- settle and reset ---- */
 
-/* Whether settling corrects this item. */
-static bool is_settled(const struct weir__plan *plan, size_t i)
+uint32_t weir__plan_settled(const struct weir__plan *plan)
 {
-    bool any = false;
-    for (size_t j = 0; j < plan->enforced_count; j++)
-        any = any || plan->enforced[j].variable;
-    return (!any || plan->enforced[i].variable) && weir__limit_variable(plan->enforced[i].limit);
+    uint32_t variable = 0, settles = 0;
+    assert(plan->enforced_count <= WEIR__ENTRIES_MAX);
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        variable |= (uint32_t)plan->enforced[i].variable << i;
+        settles |= (uint32_t)(weir__limit_variable(plan->enforced[i].limit) != 0) << i;
+    }
+    return variable ? variable & settles : settles;
 }
 
 /* What an item was charged, by what the receipt says of the one that it tells of. Those with a
@@ -439,13 +441,14 @@ int weir__plan_settle(weir_store *store, const struct weir__plan *plan, const ch
     if (!weir__receipt_read(receipt, &first))
         return WEIR_ERECEIPT;
     const struct weir__item *told = plan_told_item(plan);
+    const uint32_t settled = weir__plan_settled(plan);
     int code = 0;
     size_t before = 0, done = 0; /* sent again after a failure, it settles the rest */
     for (size_t i = 0; i < plan->enforced_count && code == 0; i++) {
         const struct weir__item *item = &plan->enforced[i];
         /* What was denied, or decided by a local fallback, charged nobody: nothing is refunded. */
         int64_t charged = item_charged(item, told, first.charged);
-        if (!is_settled(plan, i) || (charged == 0 && actual == 0))
+        if (!(settled >> i & 1) || (charged == 0 && actual == 0))
             continue; /* what changes nothing is not remembered */
         weir__receipt_write(first.charged_at_us, charged, first.id, one);
         code = weir_settle(store, item->key, item->limit, one, actual, NULL);

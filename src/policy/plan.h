@@ -133,8 +133,11 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
  * wins, open only where all of them say so. */
 void weir__plan_apply_fail(const struct weir__plan *plan, uint32_t owners, weir_decision *decision);
 
-/* Corrects what a plan that is made again was charged: the items whose cost came with the request,
- * or all of them if none did. `receipt` is proven, the library's form. WEIR_ESETTLED: all of it was
+/* Which items a settle corrects (bit i: the enforced item i): those whose cost came with the
+ * request, or all of them if none did; never what has a cost of its own. */
+uint32_t weir__plan_settled(const struct weir__plan *plan);
+
+/* Corrects what a plan that is made again was charged. `receipt` is proven, the library's form. WEIR_ESETTLED: all of it was
  * settled before. */
 int weir__plan_settle(weir_store *store, const struct weir__plan *plan, const char *receipt,
                       int64_t actual);

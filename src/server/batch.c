@@ -390,11 +390,12 @@ static int batch_settle(struct server *server, const struct server_ask *ask,
 {
     const struct server_several *several = server_ask_several(ask);
     const weir_request *requests = several ? several->requests : simple;
-    size_t n = several ? several->count : 1;
     char receipt[WEIR_RECEIPT_SIZE];
-    if (n == 0)
+    if (several && several->count == 0)
         return WEIR_EINVAL;
-    if (!server_receipt_read(server, requests, n, ask->settle.receipt, receipt))
+    assert(!several || ask->about == SERVER_ABOUT_PLAN);
+    const struct server_charged charged = server_ask_charged(ask, requests);
+    if (!server_receipt_read(server, &charged, ask->settle.receipt, receipt))
         return WEIR_ERECEIPT;
     return several
                ? weir__plan_settle(server->store, &ask->planned->plan, receipt, ask->settle.actual)

@@ -164,6 +164,16 @@ static inline struct server_several *server_ask_several(const struct server_ask 
         return &ask->planned->several;
     return ask->about == SERVER_ABOUT_SEVERAL ? ask->several : NULL;
 }
+/* What its receipt proves: all that a plan takes, or the first of its requests. */
+static inline struct server_charged server_ask_charged(const struct server_ask *ask,
+                                                       const weir_request *requests)
+{
+    if (ask->about != SERVER_ABOUT_PLAN)
+        return (struct server_charged){requests, 1, 1};
+    size_t count = ask->planned->several.count;
+    return (struct server_charged){requests, count,
+                                   count > 1 ? weir__plan_settled(&ask->planned->plan) : 1};
+}
 
 struct server_batch {
     struct server_batch *next;

@@ -1,15 +1,20 @@
 /*
  * Receipts of the server: `w4-<time µs>-<charged>-<id>-<signature>`, the last two in 7 and 11
- * letters of base64url. The signature is over what was charged, to which keys, under which limits
- * (the number is the first key's charge). The older form, `w2-` without the id, is still read; what
- * was charged nothing has it, too. The secret is drawn from the zone's own, so that it outlives a
- * restart with a `file:` zone and is shared by servers of one zone; with a remote store it is drawn
- * again at every start, unless one is given.
+ * letters of base64url. The signature is over what was charged, to which keys and to which of their
+ * states: algorithm, period, precision, zone and anchor. Counts and bursts are left out, so that a
+ * charge can be settled after they have changed. The number is the charge of the key that the
+ * receipt tells of.
+ *
+ * Older forms are still read: `w2-` without the id (what was charged nothing has it, too), and
+ * signatures over the limits' texts instead of their states. The secret is drawn from the zone's
+ * own, so that it outlives a restart with a `file:` zone and is shared by servers of one zone; with
+ * a remote store it is drawn again at every start, unless one is given.
  */
 #include "server/server.h"
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "limit/limit.h"
 #include "limit/receipt.h"
 #include "store/store.h"
 
@@ -69,17 +74,42 @@ static void receipt_hash_key(const struct server *server, const weir_request *re
     memcpy(ret, hashed->hash, sizeof hashed->hash);
 }
 
+/* What is signed of limits. */
+enum receipt_form {
+    RECEIPT_OF_STATES, /* what tells their states apart, and which of them a settle leaves alone */
+    RECEIPT_OF_TEXTS,  /* the older form */
+};
+
+static void receipt_hash_limit(const struct server *server, enum receipt_form form,
+                               const weir_limit *limit, uint64_t ret[2])
+{
+    uint64_t states[WEIR_LIMITS_MAX][3];
+    if (form == RECEIPT_OF_TEXTS) {
+        const char *text = weir_limit_text(limit);
+        weir__hash(server->receipt_secret, text, strlen(text), ret);
+        return;
+    }
+    assert(limit->count <= WEIR_LIMITS_MAX);
+    for (size_t i = 0; i < limit->count; i++) { /* as weir__rule_same_state compares them */
+        const struct weir__rule *rule = &limit->rules[i];
+        bool leases = weir__algorithm_of(rule)->leases;
+        states[i][0] = rule->kind | (uint64_t)weir__limit_varies(limit, i) << 8;
+        states[i][1] = leases ? 0 : (uint64_t)rule->period_us;
+        states[i][2] = leases ? 0 : (uint64_t)weir__distinct(rule);
+    }
+    weir__hash(server->receipt_secret, states, limit->count * sizeof *states, ret);
+}
+
 /* Over the hashes of key and limits and over what the receipt says. The limits of most requests are
  * those of the request before. */
-static uint64_t receipt_sign(const struct server *server, struct server_receipt_cache *cache,
-                             const weir_request *request, const struct charge *charge)
+static uint64_t receipt_sign(const struct server *server, enum receipt_form form,
+                             struct server_receipt_cache *cache, const weir_request *request,
+                             const struct charge *charge)
 {
-    const weir_limit *limit = request->limit;
     uint64_t all[7], signature[2];
-    if (cache->limit != limit) {
-        const char *text = weir_limit_text(limit);
-        weir__hash(server->receipt_secret, text, strlen(text), cache->limit_hash);
-        cache->limit = limit;
+    if (cache->limit != request->limit) {
+        receipt_hash_limit(server, form, request->limit, cache->limit_hash);
+        cache->limit = request->limit;
     }
     receipt_hash_key(server, request, all);
     memcpy(all + 2, cache->limit_hash, sizeof cache->limit_hash);
@@ -91,18 +121,25 @@ static uint64_t receipt_sign(const struct server *server, struct server_receipt_
 }
 
 /* Over several requests: what one signature covers is part of the next. */
-static uint64_t receipt_sign_all(const struct server *server, struct server_receipt_cache *cache,
-                                 const weir_request *requests, size_t n,
-                                 const struct charge *charge)
+static uint64_t receipt_sign_all(const struct server *server, enum receipt_form form,
+                                 struct server_receipt_cache *cache,
+                                 const struct server_charged *charged, const struct charge *charge)
 {
-    assert(n > 0 && requests[0].limit);
-    uint64_t signature = receipt_sign(server, cache, &requests[0], charge);
+    const weir_request *requests = charged->requests;
+    assert(charged->count > 0 && requests[0].limit);
+    uint64_t signature = receipt_sign(server, form, cache, &requests[0], charge);
+    uint32_t settled = form == RECEIPT_OF_TEXTS ? UINT32_MAX : charged->settled;
     /* The cost of the first is what the receipt says, or is covered like those of the others. What
-     * has a least was charged what the receipt says, the rest its cost: that is covered, too. */
-    size_t first = requests[0].cost == charge->amount && !requests[0].least;
-    for (size_t i = first; i < n && n > 1; i++) {
-        struct charge chained = {(int64_t)signature, requests[i].cost, requests[i].least > 0};
-        signature = receipt_sign(server, cache, &requests[i], &chained);
+     * has a least was charged what the receipt says, the rest its cost: that is covered, too. Of
+     * what a settle leaves alone, the cost may change, but not which request the receipt tells of
+     * (plan_told_item). */
+    size_t first = requests[0].cost == charge->amount && !requests[0].least && settled & 1;
+    for (size_t i = first; i < charged->count && charged->count > 1; i++) {
+        bool alone = !(settled >> i & 1);
+        struct charge chained = {(int64_t)signature,
+                                 alone ? requests[i].cost > 0 : requests[i].cost,
+                                 (uint64_t)(requests[i].least > 0) | (uint64_t)alone << 1};
+        signature = receipt_sign(server, form, cache, &requests[i], &chained);
     }
     return signature;
 }
@@ -164,7 +201,7 @@ static uint64_t receipt_id_of(const weir_decision *decision)
 }
 
 size_t server_receipt_write(const struct server *server, struct server_receipt_cache *cache,
-                            const weir_request *requests, size_t n, const weir_decision *decision,
+                            const struct server_charged *charged, const weir_decision *decision,
                             char ret[SERVER_RECEIPT_SIZE])
 {
     char *p = ret;
@@ -179,7 +216,8 @@ size_t server_receipt_write(const struct server *server, struct server_receipt_c
         receipt_put_letters(charge.id, ID, p + 1);
         p += 1 + ID;
     }
-    receipt_put_letters(receipt_sign_all(server, cache, requests, n, &charge), SIGNATURE, p + 1);
+    uint64_t signature = receipt_sign_all(server, RECEIPT_OF_STATES, cache, charged, &charge);
+    receipt_put_letters(signature, SIGNATURE, p + 1);
     *p = '-';
     p += 1 + SIGNATURE;
     *p = 0;
@@ -211,23 +249,32 @@ static bool receipt_read_charge(const char *text, size_t len, struct charge *ret
     return true;
 }
 
-bool server_receipt_read(const struct server *server, const weir_request *requests, size_t n,
-                         struct weir__span text, char ret[WEIR_RECEIPT_SIZE])
+static bool receipt_is_signed(const struct server *server, enum receipt_form form,
+                              const struct server_charged *charged, const struct charge *charge,
+                              const char signature[SIGNATURE])
 {
     char expected[SIGNATURE];
+    struct server_receipt_cache cache = {0};
+    receipt_put_letters(receipt_sign_all(server, form, &cache, charged, charge), SIGNATURE,
+                        expected);
+    unsigned differs = 0;
+    for (int i = 0; i < SIGNATURE; i++)
+        differs |= (unsigned)(expected[i] ^ signature[i]);
+    return differs == 0;
+}
+
+bool server_receipt_read(const struct server *server, const struct server_charged *charged,
+                         struct weir__span text, char ret[WEIR_RECEIPT_SIZE])
+{
     struct charge charge;
     if (text.len <= SIGNATURE + 4 || text.len >= SERVER_RECEIPT_SIZE)
         return false;
     size_t body = text.len - SIGNATURE - 1;
     if (text.data[body] != '-' || !receipt_read_charge(text.data, body, &charge))
         return false;
-    struct server_receipt_cache cache = {0};
-    receipt_put_letters(receipt_sign_all(server, &cache, requests, n, &charge), SIGNATURE,
-                        expected);
-    unsigned differs = 0;
-    for (int i = 0; i < SIGNATURE; i++)
-        differs |= (unsigned)(expected[i] ^ text.data[body + 1 + (size_t)i]);
-    if (differs)
+    const char *signature = text.data + body + 1;
+    if (!receipt_is_signed(server, RECEIPT_OF_STATES, charged, &charge, signature) &&
+        !receipt_is_signed(server, RECEIPT_OF_TEXTS, charged, &charge, signature))
         return false;
     weir__receipt_write(charge.time_us, charge.amount, charge.id, ret);
     return true;

@@ -208,8 +208,10 @@ bool server_is_ready(const struct server *server);
 
 #define SERVER_RECEIPT_SIZE 65
 /* What to do about receipts of other servers. */
-#define SERVER_SECRET_HINT                                                                         \
-    "if another server gave it, all of them need the same WEIR_RECEIPT_SECRET"
+#define SERVER_RECEIPT_HINT                                                                        \
+    "counts and bursts may have changed since the take, but not the algorithm, period, "           \
+    "precision, "                                                                                  \
+    "zone or anchor; if another server gave it, all of them need the same WEIR_RECEIPT_SECRET"
 int server_receipts_open(struct server *server, weir_error *err);
 /* What consecutive receipts of a thread have in common. Starts as zeros. */
 struct server_receipt_cache {
@@ -219,13 +221,20 @@ struct server_receipt_cache {
     size_t digit_count;
     char digits[WEIR__DIGITS]; /* of time_us; 0 is written as any other time */
 };
-/* Writes the receipt of what n requests were charged together; the length. */
+/* What was charged together. */
+struct server_charged {
+    const weir_request *requests;
+    size_t count;
+    uint32_t settled; /* bit i: a settle corrects request i; of one, it is not looked at */
+};
+/* Writes the receipt of a charge; the length. */
 size_t server_receipt_write(const struct server *server, struct server_receipt_cache *cache,
-                            const weir_request *requests, size_t n, const weir_decision *decision,
+                            const struct server_charged *charged, const weir_decision *decision,
                             char ret[SERVER_RECEIPT_SIZE]);
 /* Checks it and gives the library's own, of the first; false: it is not one of ours, or of other
- * keys, limits or, but for the first, costs. */
-bool server_receipt_read(const struct server *server, const weir_request *requests, size_t n,
+ * keys, states or, but for the first, costs that a settle corrects. Counts and bursts may be
+ * others. */
+bool server_receipt_read(const struct server *server, const struct server_charged *charged,
                          struct weir__span text, char ret[WEIR_RECEIPT_SIZE]);
 
 /* ---- auth.c ---- */

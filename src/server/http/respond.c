@@ -309,11 +309,11 @@ static void respond_put_receipt(struct server_conn *conn, struct weir__json *jso
         weir__json_put_null(json, "receipt");
         return;
     }
-    size_t n = ask->about == SERVER_ABOUT_PLAN ? several->count : 1;
     weir_decision named = *decision;
     uint64_t id = weir__receipt_id(&named);
-    size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, n,
-                                      &named, receipt);
+    const struct server_charged all = server_ask_charged(ask, request);
+    size_t len =
+        server_receipt_write(conn->thread->server, &conn->thread->receipts, &all, &named, receipt);
     weir__json_put_text(json, "receipt", receipt, len);
     if (ask->verb != WEIR__VERB_TAKEALL)
         return;
@@ -323,8 +323,9 @@ static void respond_put_receipt(struct server_conn *conn, struct weir__json *jso
         weir_decision one = {.time_us = decision->time_us,
                              .charged = decision->degraded ? 0 : granted};
         weir__receipt_set_id(&one, id); /* the same: settled in either way, it is settled */
-        len = server_receipt_write(conn->thread->server, &conn->thread->receipts, &request[i], 1,
-                                   &one, receipt);
+        const struct server_charged alone = {&request[i], 1, 1};
+        len = server_receipt_write(conn->thread->server, &conn->thread->receipts, &alone, &one,
+                                   receipt);
         weir__json_put_text(json, NULL, receipt, len);
     }
     weir__json_close(json, ']');
@@ -439,7 +440,7 @@ static const char *respond_failure_text(const struct server_ask *ask)
         return SERVER_OVERLOAD_TEXT;
     if (ask->code == WEIR_ERECEIPT)
         return "invalid receipt for these keys and limits: expected what the take replied, with "
-               "the same key, limit, policy, cost, least and attributes; " SERVER_SECRET_HINT;
+               "the same key, limit, policy, cost, least and attributes; " SERVER_RECEIPT_HINT;
     if (ask->code == WEIR_EINVAL && ask->about == SERVER_ABOUT_PLAN &&
         (ask->kind == SERVER_ASK_SETTLE || ask->kind == SERVER_ASK_RESET))
         return "no policy applies, so there is nothing to settle or reset; give key and limit, "

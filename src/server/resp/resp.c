@@ -186,7 +186,8 @@ static void resp_put_plain(struct server_conn *conn, const weir_request *request
     char *start = out->data + out->len, *p = start;
     memcpy(p, head, sizeof head);
     p = weir__resp_write_row(p + 4, decision);
-    size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, 1,
+    const struct server_charged charged = {request, 1, 1};
+    size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, &charged,
                                       decision, p + 5);
     p[0] = '$'; /* a receipt has two digits' worth of bytes */
     p[1] = (char)('0' + len / 10);
@@ -207,15 +208,15 @@ static void resp_put_decision(struct server_conn *conn, const struct server_ask 
     const struct server_several *several = server_ask_several(ask);
     const struct server_several *rows = ask->resp.detail ? several : NULL;
     const weir_request *requests = several ? several->requests : simple;
-    size_t n = ask->about == SERVER_ABOUT_PLAN ? several->count : 1; /* that a receipt proves */
-    size_t len = 0;
+    const struct server_charged charged = server_ask_charged(ask, requests);
+    size_t n = charged.count, len = 0;
     bool granted = ask->resp.granted;
     if (WEIR__LIKELY(n == 1 && !lease && !rows && !granted)) {
         resp_put_plain(conn, requests, decision, out);
         return;
     }
     if (n > 0) /* without a limit there is nothing to settle */
-        len = server_receipt_write(conn->thread->server, &conn->thread->receipts, requests, n,
+        len = server_receipt_write(conn->thread->server, &conn->thread->receipts, &charged,
                                    decision, receipt);
     weir__resp_put_decision(out, decision, (struct weir__span){receipt, len}, granted, lease,
                             rows && rows->row_count > 0 ? rows->rows : NULL,
@@ -240,7 +241,7 @@ static void resp_put_failure(struct server_conn *conn, const struct server_ask *
     if (ask->code == WEIR_ERECEIPT) {
         server_resp_error(conn, out, SERVER_FAULT_INVALID,
                           "ERR invalid receipt \"%.*s\" for this key and these limits: expected "
-                          "what the take replied; " SERVER_SECRET_HINT,
+                          "what the take replied; " SERVER_RECEIPT_HINT,
                           (int)weir__min((int64_t)ask->settle.receipt.len, 64),
                           ask->settle.receipt.data);
         return;

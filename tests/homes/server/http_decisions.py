@@ -162,7 +162,7 @@ def test_receipts(check):
         settle = lambda **changes: client.post(  # noqa: E731
             "/v1/settle", {**one, "receipt": receipt, "actual": 2, **changes})
         wrong = {
-            "another key's": {"key": "r2"}, "another limit's": {"limit": "fixed-window 11/h"},
+            "another key's": {"key": "r2"}, "another limit's": {"limit": "fixed-window 10/h from-first"},
             "another period's": {"limit": "fixed-window 10/m"},
             "a changed time": {"receipt": receipt.replace("w4-17", "w4-18")},
             "a changed charge": {"receipt": receipt.replace("-5-", "-9-")},
