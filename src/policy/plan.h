@@ -137,8 +137,8 @@ void weir__plan_apply_fail(const struct weir__plan *plan, uint32_t owners, weir_
  * request, or all of them if none did; never what has a cost of its own. */
 uint32_t weir__plan_settled(const struct weir__plan *plan);
 
-/* Corrects what a plan that is made again was charged. `receipt` is proven, the library's form. WEIR_ESETTLED: all of it was
- * settled before. */
+/* Corrects what a plan that is made again was charged. `receipt` is proven, the library's form.
+ * WEIR_ESETTLED: all of it was settled before. */
 int weir__plan_settle(weir_store *store, const struct weir__plan *plan, const char *receipt,
                       int64_t actual);
 
