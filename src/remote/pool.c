@@ -414,6 +414,13 @@ static bool pool_is_idle(const struct weir__pool *pool, int64_t now_us)
     return !told && pool_taken(pool, now_us) == 0;
 }
 
+/* Nobody asks for its size any more: the numbers have changed. */
+static bool pool_is_forgotten(const struct weir__pool *pool, int64_t now_us)
+{
+    return (pool->takes == 0 && pool->takes_before == 0) ||
+           now_us - pool->since_us >= WEIR__POOL_DOUBT_US;
+}
+
 static void pool_begin(struct weir__pool *pool, const uint64_t tag[2], weir_key key,
                        const struct weir__rule *rule, const struct weir__slice_terms *terms,
                        int64_t now_us)
@@ -461,7 +468,8 @@ struct weir__pool *weir__pools_place(struct weir__pools *pools, const uint64_t t
         return NULL;
     if (WEIR__LIKELY(pool && pool->size == terms->size && pool->rule.count == rule->count))
         return pool;
-    if (pool && (pool->size > terms->size || !pool_is_idle(pool, now_us)))
+    if (pool && (!pool_is_idle(pool, now_us) ||
+                 (pool->size > terms->size && !pool_is_forgotten(pool, now_us))))
         return NULL;
     pool = pool ? pool : pools_spare(set, now_us);
     if (pool)

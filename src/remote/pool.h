@@ -177,9 +177,10 @@ void weir__pools_tag(const struct weir__pools *pools, weir_key key, const struct
 /* The first of the places where a tag may be, WEIR__POOLS_WAYS of them. */
 struct weir__pool *weir__pools_set(struct weir__pools *pools, const uint64_t tag[2]);
 /* The pool of a state, made if there is a place that nobody needs; NULL: there is none, or the key
- * is too long. A request of another size than the pool's gets NULL, too, unless it is larger and
- * the pool holds nothing: then the pool is of that size from now on. *ret_withheld: by how much the
- * request is to be reduced if Redis is asked. */
+ * is too long. A request of another size than the pool's gets NULL, too, unless the pool holds
+ * nothing, and the request is larger or nobody has asked for the pool's size for a while: then the
+ * pool is of that size from now on. *ret_withheld: by how much the request is to be reduced if
+ * Redis is asked. */
 struct weir__pool *weir__pools_place(struct weir__pools *pools, const uint64_t tag[2], weir_key key,
                                      const struct weir__rule *rule,
                                      const struct weir__slice_terms *terms, int64_t now_us,

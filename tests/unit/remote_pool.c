@@ -430,6 +430,12 @@ static void test_places(void)
     weir__pool_drop(pool);
     CHECK(place("k", "token-bucket 1000/s burst 2000", &withheld) == pool);
     CHECK_INT(pool->most, 100);
+    CHECK_INT(spend(1), WEIR__SPEND_ASK);
+    CHECK(!place("k", "token-bucket 1000/s burst 1000", &withheld));
+    CHECK_INT(withheld, 200);
+    now.now_us += WEIR__POOL_DOUBT_US; /* the numbers have changed: nobody names the larger one */
+    CHECK(place("k", "token-bucket 1000/s burst 1000", &withheld) == pool);
+    CHECK_INT(pool->most, 50);
     CHECK(place("k", "sliding-log 1000/s", &withheld) != pool); /* another state */
     memset(name, 'x', sizeof name);
     name[WEIR__POOL_KEY_MAX + 1] = 0;
