@@ -246,6 +246,9 @@ static int engine_decide_alive(struct weir__remote *remote, const weir_request *
 static int engine_decide(weir_store *store, const weir_request *requests, size_t n,
                          enum weir__mode mode, int64_t now, weir_decision *ret)
 {
+    if (n == 1 && mode == WEIR__TAKE && weir__remote_of(store)->slices &&
+        weir__slices_try(store, requests, ret))
+        return 0;
     return engine_decide_alive(weir__remote_of(store), requests, n, mode, now, ret);
 }
 
@@ -276,6 +279,13 @@ static int engine_take(weir_store *store, weir_key key, const weir_limit *limit,
         return 0;
     }
     return engine_take_slowly(store, key, limit, cost, ret);
+}
+
+/* A pool has a hash of its own. */
+static int engine_take_hashed(weir_store *store, const weir_hashed_key *key,
+                              const weir_limit *limit, int64_t cost, weir_decision *ret)
+{
+    return engine_take(store, key->key, limit, cost, ret);
 }
 
 static int engine_take_batch(struct weir__remote *remote, const weir_request *requests, size_t n,
@@ -482,6 +492,7 @@ const struct weir__engine weir__remote_engine = {
     .blocks = true,
     .decide = engine_decide,
     .take = engine_take,
+    .take_hashed = engine_take_hashed,
     .take_many = engine_take_many,
     .settle = engine_settle,
     .change_lease = engine_change_lease,

@@ -66,6 +66,7 @@ enum slices_step {
 
 struct slices_turn {
     struct slices_want want;
+    bool takes;  /* it is a take, by the clock of the servers */
     bool pooled; /* it may be answered from a pool */
     bool again;  /* it was counted already */
     unsigned joins;
@@ -342,6 +343,17 @@ static void slices_done(struct slices_turn *turn, struct weir__job *job, int cod
     job->error[0] = 0;
 }
 
+/* Whether a denial is known that answers it. If not, its own will be worth remembering. */
+static bool slices_knows(struct weir__slices *slices, struct slices_turn *turn,
+                         const struct weir__job *job)
+{
+    turn->asked_us = weir__boot_us();
+    turn->notes = turn->takes && job->requests[0].cost > 0 &&
+                  slices_remembers(job->requests, job->count) &&
+                  weir__denied_call(&slices->denied, job->requests, job->count, &turn->denied);
+    return turn->notes && slices_recall(slices, &turn->denied, job->rows, job->ret);
+}
+
 static void slices_step_job(struct weir__slices *slices, struct slices_turn *turn,
                             struct weir__job *job)
 {
@@ -353,8 +365,7 @@ static void slices_step_job(struct weir__slices *slices, struct slices_turn *tur
     turn->again = true;
     if (turn->step == SLICES_DONE && job->rows)
         job->rows[0] = *job->ret;
-    if (turn->step == SLICES_SEND && turn->notes && turn->joins == 0 &&
-        slices_recall(slices, &turn->denied, job->rows, job->ret))
+    if (turn->step == SLICES_SEND && slices_knows(slices, turn, job))
         turn->step = SLICES_DONE;
     if (turn->step == SLICES_DONE)
         slices_done(turn, job, 0);
@@ -365,16 +376,13 @@ static void slices_begin(struct weir__slices *slices, struct slices_turn *turn,
 {
     const weir_request *request = &job->requests[0];
     bool takes = job->verb == WEIR__VERB_TAKE && job->time_us < 0;
-    turn->again = false;
-    turn->pooled = false;
+    turn->again = turn->pooled = turn->notes = false;
     turn->joins = 0;
-    turn->asked_us = weir__boot_us();
     if (takes && job->count == 1 && slices_fits(request)) {
         turn->pooled = true;
         turn->want = slices_want(slices, request->key, &request->limit->rules[0], request->cost);
     }
-    turn->notes = takes && request->cost > 0 && slices_remembers(job->requests, job->count) &&
-                  weir__denied_call(&slices->denied, job->requests, job->count, &turn->denied);
+    turn->takes = takes;
     slices_step_job(slices, turn, job);
 }
 
@@ -621,11 +629,17 @@ static void slices_count_held(struct weir__slices *slices, struct weir__slices_c
     }
 }
 
+/* Of any store. */
+static struct weir__slices *slices_of(weir_store *store)
+{
+    return store->engine == &weir__remote_engine ? weir__remote_of(store)->slices : NULL;
+}
+
 void weir__slices_count(weir_store *store, struct weir__slices_counts *ret)
 {
-    struct weir__slices *slices = weir__remote_of(store)->slices;
     *ret = (struct weir__slices_counts){0};
-    if (store->engine != &weir__remote_engine || !slices)
+    struct weir__slices *slices = slices_of(store);
+    if (!slices)
         return;
     ret->on = true;
     if (!weir__slices_alive(slices))
@@ -649,8 +663,8 @@ void weir__slices_count(weir_store *store, struct weir__slices_counts *ret)
 
 const char *weir__slices_trouble(weir_store *store)
 {
-    struct weir__slices *slices = weir__remote_of(store)->slices;
-    if (store->engine != &weir__remote_engine || !slices || !weir__slices_alive(slices))
+    const struct weir__slices *slices = slices_of(store);
+    if (!slices || !weir__slices_alive(slices))
         return NULL;
     if (!slices_may_ask(slices, weir__boot_us()))
         return "weir_redis.so does not know LEAST, it is older than this program: upgrade it. "

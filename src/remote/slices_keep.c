@@ -23,6 +23,7 @@
 #define SLOT_LEASE_S 10
 #define SLOT_IDLE_US 10000000 /* without use it is given back */
 #define LONGEST_US 60000000
+#define BACK_US (WEIR__POOL_DOUBT_US / 2) /* for returns, whatever the deadline is */
 #define INTERVALS 4 /* of a life: how often it is looked for what nobody wants */
 #define CALL_PATIENCE_US 1000000
 
@@ -75,10 +76,9 @@ static int64_t keep_deadline_us(const struct weir__slices *slices)
     return weir__min(slices->last_us, weir__mono_us() + slices->remote->url.deadline_us);
 }
 
-static void keep_send(struct weir__slices *slices, struct keep_batch *batch)
+static void keep_send(struct weir__slices *slices, struct keep_batch *batch, int64_t deadline_us)
 {
     struct weir__job *jobs[WEIR__JOBS_MAX];
-    int64_t deadline_us = keep_deadline_us(slices);
     for (size_t i = 0; i < batch->count; i++) {
         batch->jobs[i].job.deadline_us = deadline_us;
         jobs[i] = &batch->jobs[i].job;
@@ -119,7 +119,7 @@ static bool keep_refill(struct weir__slices *slices, struct keep_batch *batch)
         }
         weir__lock_release(&stripe->lock);
     }
-    keep_send(slices, batch);
+    keep_send(slices, batch, keep_deadline_us(slices));
     for (size_t i = 0; i < batch->count; i++)
         weir__slice_answer(slices, &batch->jobs[i].ask, &batch->jobs[i].job);
     return batch->count == WEIR__JOBS_MAX;
@@ -151,7 +151,7 @@ static void keep_settled(struct weir__slices *slices, const struct keep_job *it)
 
 static void keep_settle(struct weir__slices *slices, struct keep_batch *batch)
 {
-    keep_send(slices, batch);
+    keep_send(slices, batch, weir__min(keep_deadline_us(slices), weir__mono_us() + BACK_US));
     for (size_t i = 0; i < batch->count; i++)
         keep_settled(slices, &batch->jobs[i]);
     batch->count = 0;
@@ -379,7 +379,8 @@ static void keep_init_stripe(struct weir__slices_stripe *stripe)
 static int keep_begin(struct weir__remote *remote, weir_error *err)
 {
     struct weir__slices *slices = remote->slices;
-    memset(slices, 0, keep_size());
+    if (slices->owner) /* of a parent, and not wiped */
+        memset(slices, 0, keep_size());
     slices->wiped = madvise(slices, keep_size(), MADV_WIPEONFORK) == 0;
     slices->remote = remote;
     slices->slicing = weir__slicing_of(&remote->url);
