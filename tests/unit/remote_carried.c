@@ -295,6 +295,39 @@ static void test_mistakes(void)
     weir_limit_free(limit);
 }
 
+/* An address with slices: what is asked is reduced, what is answered is as written. */
+static void test_sliced(void)
+{
+    weir_limit *limit = test_limit("token-bucket 10/s burst 100"),
+               *own = test_limit("token-bucket 10/s burst 100 cost 81"),
+               *small = test_limit("token-bucket 10/s burst 9, fixed-window 100/h");
+    redis = carried_open("redis://host?engine=module&slices=20%&peers=5");
+    weir_redis_call *call = carried_ask("take", limit, NULL, 0);
+    CHECK_TEXT(carried_said(call, true),
+               "*3 $9 weir.take $8 weir:ann $26 token-bucket 10/s burst 80 ");
+    CHECK_INT(carried_feed(call, "*7\r\n:1\r\n:80\r\n:79\r\n:0\r\n:100000\r\n:0\r\n"
+                                 "$17\r\nw3-1700000000-1-7\r\n"),
+              0);
+    CHECK_INT(weir_redis_decision(call, -1)->limit, 100);
+    CHECK_INT(weir_redis_decision(call, 0)->limit, 100);
+    CHECK_INT(weir_redis_decision(call, 0)->remaining, 79);
+    weir_redis_call_free(call);
+    call = carried_ask("take", own, NULL, 0); /* the server would refuse such a limit */
+    CHECK_TEXT(carried_said(call, true), "*1 $4 PING ");
+    CHECK_INT(carried_feed(call, "+PONG\r\n"), 0);
+    const weir_decision *d = weir_redis_decision(call, -1);
+    CHECK(d && !d->allowed && d->limit == 100 && d->retry_after_us == WEIR_NEVER && !d->charged);
+    CHECK(weir_redis_is_clean(call));
+    weir_redis_call_free(call);
+    call = carried_ask("peek", small, NULL, 0); /* too small, and a kind of which nothing is kept */
+    CHECK(strstr(carried_said(call, true), "token-bucket 10/s burst 9, fixed-window 100/h "));
+    weir_redis_call_free(call);
+    weir_redis_close(redis);
+    weir_limit_free(limit);
+    weir_limit_free(own);
+    weir_limit_free(small);
+}
+
 /* Any bytes in any portions: never a crash, and always an end. */
 static void test_noise(uint64_t seed)
 {
@@ -329,6 +362,7 @@ int main(int argc, char **argv)
     test_in_turn();
     test_fallbacks();
     test_mistakes();
+    test_sliced();
     test_noise(test_seed(argc > 1 ? argv[1] : NULL));
     return test_report();
 }
