@@ -8,9 +8,9 @@
 #include <inttypes.h>
 
 /* How many decisions of cost 1 a call gains while a process is busy with the key. Under the limit
- * it asks again when half of what it holds is gone. Over it, it asks for what comes in the time of
- * half a slice, and some of these calls are denied because others were first. Both are estimates
- * for a fleet of `peers` under even load; tests/homes/redis and `make bench-redis` measure them. */
+ * it asks again when half of what it holds is gone. Over it, it asks for two thirds of a slice at
+ * least, and some of these calls are denied because others were first. Both are estimates for as
+ * many processes as there are peers, all busy; docs/SLICES.md has a table of a simulation. */
 #define UNDER_PARTS 2
 #define OVER_PARTS 5
 
