@@ -431,7 +431,19 @@ def test_decorator(check):
     check.equal(list(weir.limited(store, "fixed-window 1/h")(parts)()), [1], "a generator under a rate")
 
 
-TESTS = [test_with, test_refused, test_no_thread, test_entered_by_two, test_lost, test_many_threads, test_close_during_redis, test_async_slots, test_async_other_process, test_async_wait, test_async_wrong, test_async_closed, test_async_cancelled,
+def test_sliced(check):
+    """A decision from a slice of a Redis store says so."""
+    limit, decisions = "fixed-window 1000000/366d", []
+    with redis_server.Server() as redis, \
+            weir.Store(f"redis://127.0.0.1:{redis.port}?slices=10%&peers=2&slice-life=5s&deadline=1m") as store:
+        def is_local():
+            decisions.extend(store.take("hot", limit) for _ in range(10))
+            return decisions[-1].local
+        checks.until("a decision from a slice", is_local)
+        check.equal((decisions[0].local, decisions[-1].limit, decisions[-1].charged), (False, 1000000, 1), "the first one is Redis' own")
+
+
+TESTS = [test_with, test_sliced, test_refused, test_no_thread, test_entered_by_two, test_lost, test_many_threads, test_close_during_redis, test_async_slots, test_async_other_process, test_async_wait, test_async_wrong, test_async_closed, test_async_cancelled,
          test_decorator]
 
 if __name__ == "__main__":

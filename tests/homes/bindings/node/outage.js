@@ -44,4 +44,17 @@ async function local() {
     check(store.closed, "closed");
 }
 
-run([standing, local], []);
+async function sliced() {
+    const store = await Store.open(`${url}?deadline=1m&slices=10%25&peers=2&slice-life=5s`);
+    const limit = "fixed-window 1000000/366d";
+    const first = await store.take("hot", limit);
+    same(first.local, false, "the first one is Redis' own");
+    let decisions;
+    do
+        decisions = await Promise.all(Array.from({ length: 10 }, () => store.take("hot", limit)));
+    while (!decisions[9].local); // a slot among the peers comes first
+    same([decisions[9].local, decisions[9].limit, decisions[9].charged], [true, 1000000, 1], "a decision from a slice says so");
+    await store.close();
+}
+
+run([standing, local, sliced], []);
