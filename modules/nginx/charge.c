@@ -148,6 +148,7 @@ static void charge_return_redis(const ngx_http_weir_charge_t *charge, const char
     job->job.correction.actual = 0;
     job->until_us = weir__mono_us() + request->detail[0].reset_after_us;
     ngx_http_weir_job_give(job);
+    ngx_http_weir_slices_forgive(charge->conf->store, request);
 }
 
 /* Corrects what the answer's fields and variables show. Limits that judge by time have times only.

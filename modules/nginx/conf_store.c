@@ -1,6 +1,7 @@
 /*
  * weir_zone NAME SIZE [large=N%] [full=deny]; weir_store URL [deadline=50ms]
  * [fail=open|closed|local] [peers=N] [denial_cache=500ms]; weir_store off: where states are kept.
+ * A store that slices remembers denials, too, unless denial_cache=off.
  *
  * A zone is memory that nginx shares between its workers and keeps over reloads. The address of a
  * store is the library's, with its own options; those of the directive win over them. Stores that
@@ -350,6 +351,8 @@ static ngx_http_weir_store_t *store_unite(ngx_conf_t *cf, ngx_http_weir_store_t 
         if (store_equals(stores[i], store))
             return stores[i];
     }
+    if (ngx_http_weir_pools_declare(cf, store) != NGX_OK)
+        return NULL;
     stores = ngx_array_push(&main->stores);
     if (stores)
         *stores = store;
@@ -373,10 +376,13 @@ char *ngx_http_weir_store(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     if (!store || store_read_url(cf, &words[1], store) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     unsigned seen = 0;
+    store->denial_cache_us = store->url.slices ? DENIAL_CACHE_MAX_US : 0;
     for (ngx_uint_t i = 2; i < cf->args->nelts; i++) {
         if (store_read_option(cf, &words[i], &seen, store) != NGX_CONF_OK)
             return NGX_CONF_ERROR;
     }
+    if (store->url.slices)
+        store->denial_cache_us = ngx_min(store->denial_cache_us, store->url.slice_life_us);
     if (store_put_text(cf, store) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     conf->store = store_unite(cf, store);

@@ -142,8 +142,7 @@ static void decide_here(const struct weir__fallback *fallback, ngx_http_weir_pla
 
 /* ---- Redis ---- */
 
-/* Ends a job. The slot that it got, or may have got, is given back. */
-static void decide_return_slot(ngx_http_weir_job_t *job)
+void ngx_http_weir_job_return_slot(ngx_http_weir_job_t *job)
 {
     struct weir__job *it = &job->job;
     bool got = it->code == 0 && it->ret->lease;
@@ -159,11 +158,13 @@ static void decide_return_slot(ngx_http_weir_job_t *job)
 
 static void decide_take_answer(const ngx_http_weir_job_t *job, ngx_http_weir_plan_t *plan)
 {
-    const ngx_http_weir_store_t *store = job->store;
+    ngx_http_weir_store_t *store = job->store;
     ngx_memcpy(plan->rows, job->job.rows, plan->limits * sizeof *plan->rows);
     plan->folded = *job->job.ret;
-    if (store->denied && !plan->folded.allowed && plan->verb == WEIR__VERB_TAKE)
-        ngx_http_weir_denied_note(store->denied, plan,
+    if (store->slicer)
+        ngx_http_weir_slices_hear(store, plan);
+    if (job->remembers && !plan->folded.allowed)
+        ngx_http_weir_denied_note(store->denied, &job->denied, plan,
                                   job->job.deadline_us - store->url.deadline_us,
                                   store->denial_cache_us);
 }
@@ -189,18 +190,20 @@ static void decide_answered(ngx_http_weir_job_t *job)
 {
     ngx_http_weir_ctx_t *ctx = job->ctx;
     if (!ctx) {
-        decide_return_slot(job);
+        ngx_http_weir_job_return_slot(job);
         return;
     }
     assert(ctx->job == job && ctx->plan);
     ctx->job = NULL;
     job->ctx = NULL;
     if (job->job.code == 0) {
+        if (job->store->pools && job->job.verb == WEIR__VERB_TAKE)
+            ngx_http_weir_pools_count(job->store->pools, NGX_HTTP_WEIR_CENTRAL, 1);
         decide_take_answer(job, ctx->plan);
         ngx_http_weir_job_end(job);
     } else {
         ngx_http_weir_fall_back(job->store, job->job.code, ctx->plan, ctx->request);
-        decide_return_slot(job); /* Redis may have given one all the same, too late */
+        ngx_http_weir_job_return_slot(job); /* Redis may have given one all the same, too late */
     }
     ngx_http_weir_resume(ctx);
 }
@@ -208,7 +211,7 @@ static void decide_answered(ngx_http_weir_job_t *job)
 /* Whether it was denied a moment ago: then the answer is in the plan. */
 static bool decide_was_denied(ngx_http_weir_store_t *store, ngx_http_weir_plan_t *plan)
 {
-    if (!store->denial_cache_us || plan->verb != WEIR__VERB_TAKE)
+    if (!store->denial_cache_us || plan->verb != WEIR__VERB_TAKE || plan->test_us >= 0)
         return false;
     if (!store->denied)
         store->denied = ngx_http_weir_denied_make();
@@ -218,21 +221,18 @@ static bool decide_was_denied(ngx_http_weir_store_t *store, ngx_http_weir_plan_t
     return true;
 }
 
-ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
-                               ngx_http_weir_plan_t *plan)
+ngx_int_t ngx_http_weir_ask(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *store,
+                            ngx_http_weir_plan_t *plan, int64_t by_us)
 {
-    ngx_http_weir_store_t *store = conf->store;
-    plan->test_us = decide_test_now_us;
-    if (!store)
-        decide_here(NULL, plan, ctx->request);
-    if (!store || decide_was_denied(store, plan))
-        return NGX_OK;
     ngx_http_weir_job_t *job =
         ngx_http_weir_job_make(store, plan->verb, plan->requests, plan->count);
     if (job) {
         job->done = decide_answered;
         job->ctx = ctx;
-        job->job.time_us = decide_test_now_us;
+        job->by_us = by_us;
+        job->remembers = store->denied && plan->test_us < 0 &&
+                         ngx_http_weir_denied_call(store->denied, plan, &job->denied);
+        job->job.time_us = plan->test_us;
         if (ngx_http_weir_job_send(job) == NGX_OK) {
             ctx->job = job;
             return NGX_AGAIN;
@@ -241,4 +241,19 @@ ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc
     }
     ngx_http_weir_fall_back(store, WEIR_EUNREACHABLE, plan, ctx->request);
     return NGX_OK;
+}
+
+ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                               ngx_http_weir_plan_t *plan)
+{
+    ngx_http_weir_store_t *store = conf->store;
+    plan->test_us = decide_test_now_us;
+    if (!store)
+        decide_here(NULL, plan, ctx->request);
+    if (!store)
+        return NGX_OK;
+    ngx_int_t rc = store->slicer ? ngx_http_weir_slices_take(ctx, store, plan) : NGX_DECLINED;
+    if (rc != NGX_DECLINED)
+        return rc;
+    return decide_was_denied(store, plan) ? NGX_OK : ngx_http_weir_ask(ctx, store, plan, 0);
 }

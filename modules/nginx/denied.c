@@ -22,8 +22,8 @@ void ngx_http_weir_denied_free(ngx_http_weir_denied_t *denied)
     free(denied);
 }
 
-static bool denied_call(const ngx_http_weir_denied_t *denied, const ngx_http_weir_plan_t *plan,
-                        struct weir__denied_call *ret)
+bool ngx_http_weir_denied_call(const ngx_http_weir_denied_t *denied,
+                               const ngx_http_weir_plan_t *plan, struct weir__denied_call *ret)
 {
     return !plan->depends && plan->verb == WEIR__VERB_TAKE &&
            weir__denied_call(denied, plan->requests, plan->count, ret);
@@ -33,16 +33,16 @@ bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_pla
                                int64_t now_us)
 {
     struct weir__denied_call call;
-    return denied_call(denied, plan, &call) &&
+    return ngx_http_weir_denied_call(denied, plan, &call) &&
            weir__denied_find(denied, &call, now_us, plan->rows, &plan->folded);
 }
 
-void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_plan_t *plan,
-                               int64_t asked_us, int64_t longest_us)
+void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const struct weir__denied_call *call,
+                               const ngx_http_weir_plan_t *plan, int64_t asked_us,
+                               int64_t longest_us)
 {
-    struct weir__denied_call call;
-    if (!plan->failed && denied_call(denied, plan, &call))
-        weir__denied_note(denied, &call, plan->rows, &plan->folded, asked_us,
+    if (!plan->failed)
+        weir__denied_note(denied, call, plan->rows, &plan->folded, asked_us,
                           ngx_min(longest_us, LONGEST_US));
 }
 

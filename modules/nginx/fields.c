@@ -207,7 +207,7 @@ ngx_int_t ngx_http_weir_fields_init(ngx_conf_t *cf)
 
 /* ---- the variables ---- */
 
-/* What a variable shows: where in a decision its number stands, and a flag beside it. */
+/* What a variable shows: where in a decision its number or flag stands, and a flag beside it. */
 #define NUMBER(field) offsetof(weir_decision, field)
 #define IN_SECONDS ((uintptr_t)1 << 16) /* whole seconds, rounded up */
 
@@ -324,16 +324,18 @@ static ngx_int_t variable_get_granted(ngx_http_request_t *r, ngx_http_variable_v
     return variable_set_number(r, value, granted);
 }
 
-static ngx_int_t variable_get_degraded(ngx_http_request_t *r, ngx_http_variable_value_t *value,
-                                       uintptr_t data)
+/* 1 or 0: whether it is so. */
+static ngx_int_t variable_get_flag(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                   uintptr_t data)
 {
     weir_decision decision;
     const ngx_http_weir_limit_t *binding;
     const ngx_http_weir_plan_t *bound;
-    (void)data;
-    return variable_decision(r, &decision, &binding, &bound)
-               ? variable_set_number(r, value, decision.degraded)
-               : variable_set_nothing(value);
+    bool flag;
+    if (!variable_decision(r, &decision, &binding, &bound))
+        return variable_set_nothing(value);
+    memcpy(&flag, (const char *)&decision + data, sizeof flag);
+    return variable_set_number(r, value, flag);
 }
 
 static ngx_int_t variable_get_binding(ngx_http_request_t *r, ngx_http_variable_value_t *value,
@@ -371,7 +373,8 @@ ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf)
         {ngx_string("weir_delay"), variable_get_number, NUMBER(delay_us) | IN_SECONDS},
         {ngx_string("weir_delay_us"), variable_get_number, NUMBER(delay_us)},
         {ngx_string("weir_granted"), variable_get_granted, 0},
-        {ngx_string("weir_degraded"), variable_get_degraded, 0},
+        {ngx_string("weir_degraded"), variable_get_flag, NUMBER(degraded)},
+        {ngx_string("weir_local"), variable_get_flag, NUMBER(local)},
         {ngx_string("weir_binding"), variable_get_binding, 0},
     };
     for (size_t i = 0; i < WEIR__COUNT(all); i++) {

@@ -81,6 +81,8 @@ static void fleet_send(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     assert(!job->owed && job->blocked == 0 && worker->in_progress <= QUEUE_MAX);
     job->job.deadline_us = weir__mono_us() + worker->store->url.deadline_us;
+    if (job->by_us)
+        job->job.deadline_us = ngx_min(job->job.deadline_us, job->by_us);
     worker->in_progress++;
     ngx_add_timer(&worker->alive, worker->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
     if (job->job.verb == WEIR__VERB_RELEASE || job->job.verb == WEIR__VERB_SETTLE)
@@ -458,6 +460,21 @@ static void fleet_give_last(ngx_http_weir_worker_t *worker, ngx_http_weir_jobs_t
     }
 }
 
+/* The slices of this nginx, if the worker is its last one, and then its slot among the peers. */
+static void fleet_give_slices(ngx_http_weir_worker_t *worker)
+{
+    ngx_http_weir_jobs_t slices = {0}, slot = {0};
+    if (!ngx_http_weir_slices_end(worker->store, &slices))
+        return;
+    fleet_give_last(worker, &slices);
+    ngx_http_weir_slices_leave(worker->store, &slices, &slot);
+    fleet_give_last(worker, &slot);
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&slices));)
+        ngx_http_weir_job_free(job);
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&slot));)
+        ngx_http_weir_job_free(job);
+}
+
 /* Frees all jobs: those sent, those owed, and those that wait for them. */
 static void fleet_clear(ngx_http_weir_worker_t *worker)
 {
@@ -467,6 +484,7 @@ static void fleet_clear(ngx_http_weir_worker_t *worker)
     for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->owed));)
         ngx_http_weir_jobs_put(&all, job);
     fleet_give_last(worker, &all);
+    fleet_give_slices(worker);
     for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&all));) {
         if (job->gives)
             ngx_http_weir_order_done(&worker->order, job, &all);
@@ -525,8 +543,11 @@ static ngx_http_weir_worker_t *fleet_start_worker(ngx_http_weir_store_t *store, 
 ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_t *conf)
 {
     ngx_http_weir_store_t **stores = conf->stores.elts;
-    for (ngx_uint_t i = 0; i < conf->stores.nelts; i++)
+    for (ngx_uint_t i = 0; i < conf->stores.nelts; i++) {
         stores[i]->worker = fleet_start_worker(stores[i], cycle->log);
+        if (stores[i]->worker && stores[i]->pools)
+            stores[i]->slicer = ngx_http_weir_slicer_make(stores[i]);
+    }
     return NGX_OK;
 }
 
@@ -537,6 +558,9 @@ void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf)
         if (stores[i]->worker)
             fleet_stop_worker(stores[i]->worker);
         stores[i]->worker = NULL;
+        if (stores[i]->slicer)
+            ngx_http_weir_slicer_free(stores[i]->slicer);
+        stores[i]->slicer = NULL;
         ngx_http_weir_denied_free(stores[i]->denied);
         stores[i]->denied = NULL;
     }

@@ -21,7 +21,10 @@ static void handler_abandon(ngx_http_weir_ctx_t *ctx)
         ngx_del_timer(&ctx->timer);
     if (ctx->job)
         ngx_http_weir_job_abandon(ctx->job);
+    if (ctx->join)
+        ngx_http_weir_slices_abandon(ctx->join);
     ctx->job = NULL;
+    ctx->join = NULL;
 }
 
 static void handler_clean_up(void *data)
@@ -88,7 +91,7 @@ static void handler_go_on(ngx_http_weir_ctx_t *ctx)
 
 void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx)
 {
-    assert(ctx->waits && ctx->plan && !ctx->job);
+    assert(ctx->waits && ctx->plan && !ctx->job && !ctx->join);
     if (ctx->timer.timer_set)
         ngx_del_timer(&ctx->timer);
     ctx->answered = 1;
@@ -98,7 +101,8 @@ void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx)
 /* The answer is long overdue: the threads that keep its deadline must have been held up. */
 static void handler_miss(ngx_http_weir_ctx_t *ctx)
 {
-    ngx_http_weir_store_t *store = ctx->job->store;
+    ngx_http_weir_store_t *store =
+        ctx->job ? ctx->job->store : ngx_http_weir_slices_store(ctx->join);
     handler_abandon(ctx);
     ngx_http_weir_fall_back(store, WEIR_EUNREACHABLE, ctx->plan, ctx->request);
     ngx_http_weir_resume(ctx);
@@ -108,7 +112,7 @@ static void handler_miss(ngx_http_weir_ctx_t *ctx)
 static void handler_wake(ngx_event_t *event)
 {
     ngx_http_weir_ctx_t *ctx = event->data;
-    if (ctx->job) {
+    if (ctx->job || ctx->join) {
         handler_miss(ctx);
         return;
     }
@@ -250,7 +254,7 @@ static ngx_int_t handler_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_lo
             rc = handler_suspend(ctx, conf->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
         if (rc == NGX_AGAIN)
             return rc;
-        if (ctx->job)
+        if (ctx->job || ctx->join)
             handler_abandon(ctx);
     }
     *ret = ctx->plan;

@@ -1,6 +1,7 @@
 /*
  * weir_info: what the zones and stores of this nginx hold and do, as JSON or in Prometheus's text
- * format. Of a store each worker knows its own part only; Prometheus gets a label for that.
+ * format. Of a store each worker knows its own part only; Prometheus gets a label for that. Slices
+ * are of all workers.
  */
 #include "ngx_http_weir.h"
 
@@ -52,6 +53,29 @@ static const struct info_number info_store_numbers[] = {
     {NULL, "nginx_weir_store_up", "", "gauge", "Whether Redis can be reached.", OF_STORE(up)},
 };
 
+#define OF_POOLS(field) offsetof(ngx_http_weir_pools_info_t, field)
+#define POOL_COUNT(name) OF_POOLS(counts[NGX_HTTP_WEIR_##name])
+#define METRIC_UNITS "nginx_weir_slices_units_total"
+#define METRIC_DECISIONS "nginx_weir_slices_decisions_total"
+static const struct info_number info_slices_numbers[] = {
+    {"slices", "nginx_weir_slices", "", "gauge", "Slices held by all workers.", OF_POOLS(slices)},
+    {"units", "nginx_weir_slices_units", "", "gauge", "Units held in them.", OF_POOLS(units)},
+    {"slices_taken", "nginx_weir_slices_total", ",what=\"taken\"", "counter",
+     "Slices taken from Redis and given back.", POOL_COUNT(SLICES_TAKEN)},
+    {"slices_returned", "nginx_weir_slices_total", ",what=\"returned\"", NULL, NULL,
+     POOL_COUNT(SLICES_RETURNED)},
+    {"units_taken", METRIC_UNITS, ",what=\"taken\"", "counter",
+     "Units taken, given back, and neither spent nor given back.", POOL_COUNT(UNITS_TAKEN)},
+    {"units_returned", METRIC_UNITS, ",what=\"returned\"", NULL, NULL, POOL_COUNT(UNITS_RETURNED)},
+    {"units_lost", METRIC_UNITS, ",what=\"lost\"", NULL, NULL, POOL_COUNT(UNITS_LOST)},
+    {"local", METRIC_DECISIONS, ",by=\"slice\"", "counter",
+     "Decisions from a slice, by a denial that was known, and by Redis.", POOL_COUNT(LOCAL)},
+    {"denied", METRIC_DECISIONS, ",by=\"denial\"", NULL, NULL, POOL_COUNT(DENIED)},
+    {"central", METRIC_DECISIONS, ",by=\"redis\"", NULL, NULL, POOL_COUNT(CENTRAL)},
+    {NULL, "nginx_weir_slices_slot", "", "gauge", "Whether it has a slot among the peers.",
+     OF_POOLS(slot)},
+};
+
 static uint64_t info_number(const void *info, size_t offset)
 {
     uint64_t number;
@@ -67,7 +91,7 @@ static double info_bytes_per_key(const weir_zone_info *info)
 /* ---- JSON ---- */
 
 /* Room for one entry: every number at its longest, every byte of a text escaped as \u0000. */
-#define NUMBERS_MOST 20
+#define NUMBERS_MOST 24
 #define ENTRY_MOST (NUMBERS_MOST * (WEIR__DIGITS + 24) + 64)
 #define TEXT_MOST(len) (6 * (len) + 16)
 
@@ -116,6 +140,18 @@ static void info_put_zone(struct weir__json *json, const ngx_http_weir_zone_t *z
     weir__json_close(json, '}');
 }
 
+static void info_put_slices(struct weir__json *json, const ngx_http_weir_store_t *store)
+{
+    ngx_http_weir_pools_info_t info;
+    ngx_http_weir_pools_info(store, &info);
+    weir__json_open(json, "slices", '{');
+    weir__json_put_bool(json, "slot", info.slot);
+    for (size_t i = 0; i < WEIR__COUNT(info_slices_numbers) && info_slices_numbers[i].name; i++)
+        weir__json_put_uint(json, info_slices_numbers[i].name,
+                            info_number(&info, info_slices_numbers[i].offset));
+    weir__json_close(json, '}');
+}
+
 static void info_put_store(struct weir__json *json, const ngx_http_weir_store_t *store)
 {
     ngx_http_weir_fleet_info_t info;
@@ -127,6 +163,8 @@ static void info_put_store(struct weir__json *json, const ngx_http_weir_store_t 
     for (size_t i = 0; i < WEIR__COUNT(info_store_numbers) && info_store_numbers[i].name; i++)
         weir__json_put_uint(json, info_store_numbers[i].name,
                             info_number(&info, info_store_numbers[i].offset));
+    if (store->pools)
+        info_put_slices(json, store);
     weir__json_close(json, '}');
 }
 
@@ -153,8 +191,8 @@ static void info_put_json(struct weir__buffer *buffer, const ngx_http_weir_main_
 
 #define LINE_MOST 256  /* of one sample without its label's text */
 #define LINES_ZONE 24  /* samples of a zone, at most */
-#define LINES_STORE 12 /* and of a store */
-#define HEADS_MOST 4096
+#define LINES_STORE 24 /* and of a store */
+#define HEADS_MOST 6144
 
 static size_t info_text_most(const ngx_http_weir_main_conf_t *conf)
 {
@@ -249,10 +287,33 @@ static void info_text_stores(struct weir__buffer *to, const ngx_http_weir_main_c
     }
 }
 
+static void info_text_slices(struct weir__buffer *to, const ngx_http_weir_main_conf_t *conf)
+{
+    ngx_http_weir_store_t *const *stores = conf->stores.elts;
+    bool any = false;
+    for (ngx_uint_t i = 0; i < conf->stores.nelts; i++)
+        any = any || stores[i]->pools;
+    for (size_t k = 0; k < WEIR__COUNT(info_slices_numbers) && any; k++) {
+        const struct info_number *it = &info_slices_numbers[k];
+        info_text_head(to, it->metric, it->type, it->help);
+        for (ngx_uint_t i = 0; i < conf->stores.nelts; i++) {
+            ngx_http_weir_pools_info_t info;
+            if (!stores[i]->pools)
+                continue;
+            ngx_http_weir_pools_info(stores[i], &info);
+            weir__put_format(to, "%s{", it->metric);
+            info_text_label(to, "store", &stores[i]->text);
+            weir__put_format(to, "%s} %llu\n", it->more,
+                             (unsigned long long)info_number(&info, it->offset));
+        }
+    }
+}
+
 static void info_put_text(struct weir__buffer *to, const ngx_http_weir_main_conf_t *conf)
 {
     info_text_zones(to, conf);
     info_text_stores(to, conf);
+    info_text_slices(to, conf);
 }
 
 /* ---- the answer ---- */

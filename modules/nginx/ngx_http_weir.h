@@ -5,7 +5,7 @@
  *          │
  *     request ─► handler.c ─► plan.c ─► decide.c ─► zones, at once       ─► handler.c: go on, wait,
  *                overload.c   slots.c      └─────► fleet.c: Redis, later ─┘       reject
- *                                          jobs.c  denied.c                      │
+ *                                          jobs.c  denied.c  slices.c  pools.c   │
  *     answer  ◄─ rate.c (bandwidth) ◄── charge.c ◄── fields.c (and variables) ◄── context
  *
  * What holds:
@@ -27,6 +27,7 @@
 
 #include "remote/denied.h"
 #include "remote/remote.h"
+#include "remote/slices.h"
 #include "store/zone/store.h"
 #include "wire/fields.h"
 #include "wire/limit_cache.h"
@@ -80,14 +81,18 @@ typedef struct {
 } ngx_http_weir_limit_t;
 
 typedef struct ngx_http_weir_worker_s ngx_http_weir_worker_t;
+typedef struct ngx_http_weir_slicer_s ngx_http_weir_slicer_t;
+typedef struct ngx_http_weir_pools_s ngx_http_weir_pools_t;
 typedef struct weir__denied ngx_http_weir_denied_t;
 
 typedef struct {
     ngx_str_t text; /* the address as people may see it: no password */
     struct weir__redis_url url;
-    int64_t denial_cache_us; /* 0: off */
+    int64_t denial_cache_us;      /* 0: off */
+    ngx_http_weir_pools_t *pools; /* NULL: it does not slice */
     /* this process's */
     ngx_http_weir_worker_t *worker; /* fleet.c; NULL before it runs */
+    ngx_http_weir_slicer_t *slicer; /* slices.c; NULL: it asks for everything */
     ngx_http_weir_denied_t *denied; /* NULL: off, or nothing was denied yet */
     uint64_t cached_denials;
 } ngx_http_weir_store_t;
@@ -219,6 +224,9 @@ typedef struct ngx_http_weir_held_s ngx_http_weir_held_t;
 
 typedef struct ngx_http_weir_job_s ngx_http_weir_job_t;
 
+/* A request that waits for a slice. */
+typedef struct ngx_http_weir_join_s ngx_http_weir_join_t;
+
 typedef enum {
     NGX_HTTP_WEIR_AT_OVERLOAD,
     NGX_HTTP_WEIR_AT_CONN,
@@ -237,6 +245,7 @@ typedef struct {
     ngx_uint_t conn_index;                    /* the weir_conn being decided */
     ngx_http_weir_plan_t *plan;               /* being decided, or NULL */
     ngx_http_weir_job_t *job;                 /* in progress for the plan, or NULL */
+    ngx_http_weir_join_t *join;               /* waits for a slice instead, or NULL */
     ngx_flag_t answered;                      /* the job's answer is in the plan */
     int64_t delay_us;                         /* to be waited out in this phase */
     int64_t due_us;                           /* when it is over, monotonic */
@@ -297,6 +306,10 @@ static inline bool ngx_http_weir_is_dry(const ngx_http_weir_loc_conf_t *conf,
  * ngx_http_weir_resume will be called. */
 ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
                                ngx_http_weir_plan_t *plan);
+/* Asks Redis for the plan itself. `by_us`: monotonic, at the latest then; 0: by the store's
+ * deadline. As ngx_http_weir_decide. */
+ngx_int_t ngx_http_weir_ask(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *store,
+                            ngx_http_weir_plan_t *plan, int64_t by_us);
 /* Decides in the place of Redis, which ended with that code. */
 void ngx_http_weir_fall_back(const ngx_http_weir_store_t *store, int code,
                              ngx_http_weir_plan_t *plan, ngx_http_request_t *r);
@@ -330,8 +343,13 @@ struct ngx_http_weir_job_s {
     ngx_uint_t blocked;          /* how many of them wait; the job is not sent until none does */
     unsigned gives : 1;          /* others wait for it */
     unsigned owed : 1;           /* kept until Redis is back; not in progress */
-    int64_t until_us;            /* a give: after this it has no effect any more; monotonic */
-    int64_t due_us;              /* a give that is owed: when it is tried again */
+    unsigned remembers : 1;      /* a denial, as `denied` */
+    struct weir__denied_call denied;
+    int64_t by_us;    /* its deadline is no later than this; 0: the store's; monotonic */
+    void *data;       /* of who made it */
+    int64_t sent_us;  /* weir__boot_us before it was sent */
+    int64_t until_us; /* a give: after this it has no effect any more; monotonic */
+    int64_t due_us;   /* a give that is owed: when it is tried again */
 };
 
 /* A job for these requests; NULL: no memory. */
@@ -376,6 +394,8 @@ void ngx_http_weir_job_give(ngx_http_weir_job_t *job);
 void ngx_http_weir_job_abandon(ngx_http_weir_job_t *job);
 /* The end of a job that was sent: those that waited for it go on. */
 void ngx_http_weir_job_end(ngx_http_weir_job_t *job);
+/* The end of a job that acquires: the slot that it got, or may have got, is given back. */
+void ngx_http_weir_job_return_slot(ngx_http_weir_job_t *job);
 /* The threads of a worker's stores. */
 ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_t *conf);
 void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf);
@@ -389,6 +409,121 @@ typedef struct {
 } ngx_http_weir_fleet_info_t;
 void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_info_t *ret);
 
+/* ---- pools.c: slices of all workers ---- */
+
+typedef enum {
+    NGX_HTTP_WEIR_SLICES_TAKEN,
+    NGX_HTTP_WEIR_SLICES_RETURNED,
+    NGX_HTTP_WEIR_UNITS_TAKEN,
+    NGX_HTTP_WEIR_UNITS_RETURNED,
+    NGX_HTTP_WEIR_UNITS_LOST,
+    NGX_HTTP_WEIR_LOCAL,   /* decisions from a slice */
+    NGX_HTTP_WEIR_DENIED,  /* by what Redis said before */
+    NGX_HTTP_WEIR_CENTRAL, /* of Redis */
+    NGX_HTTP_WEIR_POOL_COUNTS
+} ngx_http_weir_pool_count_e;
+
+/* The slot among the peers. Times are weir__boot_us. */
+typedef struct {
+    uint64_t lease;        /* 0: none */
+    int64_t until_us;      /* until then slices may be taken and spent */
+    int64_t due_us;        /* when it is to be renewed, or tried again */
+    int64_t asked_till_us; /* until then a worker is at it */
+} ngx_http_weir_peer_slot_t;
+
+#define NGX_HTTP_WEIR_POOL_WORKERS 256
+
+/* At the start of the memory; the table of pools follows. */
+typedef struct {
+    size_t pool_size;
+    _Atomic uint32_t changing; /* what its holder changes; 0: nothing, 1 …: a set of pools */
+    ngx_http_weir_peer_slot_t slot;
+    int64_t sweep_us;        /* when the next sweep is due */
+    _Atomic int64_t mute_us; /* until then no slice is asked for: the server does not know LEAST */
+    ngx_pid_t workers[NGX_HTTP_WEIR_POOL_WORKERS];
+    _Atomic uint64_t counts[NGX_HTTP_WEIR_POOL_COUNTS];
+} ngx_http_weir_pools_memory_t;
+
+struct ngx_http_weir_pools_s {
+    ngx_str_t name;
+    struct weir__slicing slicing;
+    const weir_limit *slot_limit;
+    ngx_slab_pool_t *slab;
+    ngx_http_weir_pools_memory_t *memory;
+    struct weir__pools *table;
+};
+
+/* With a store's directive: the memory of its pools, if it slices. */
+ngx_int_t ngx_http_weir_pools_declare(ngx_conf_t *cf, ngx_http_weir_store_t *store);
+/* Never waits. False: a worker that does not run holds the lock. */
+bool ngx_http_weir_pools_lock(ngx_http_weir_pools_t *pools);
+void ngx_http_weir_pools_unlock(ngx_http_weir_pools_t *pools);
+/* The rest is used under the lock. What was returned last may be changed, and nothing else. */
+struct weir__pool *ngx_http_weir_pools_set(ngx_http_weir_pools_t *pools, const uint64_t tag[2]);
+struct weir__pool *ngx_http_weir_pools_find(ngx_http_weir_pools_t *pools, const uint64_t tag[2]);
+struct weir__pool *ngx_http_weir_pools_of_request(ngx_http_weir_pools_t *pools,
+                                                  const weir_request *request, size_t i);
+uint32_t ngx_http_weir_pools_sets(void);
+struct weir__pool *ngx_http_weir_pools_of_set(ngx_http_weir_pools_t *pools, uint32_t set);
+ngx_http_weir_peer_slot_t *ngx_http_weir_pools_slot(ngx_http_weir_pools_t *pools);
+struct weir__pool_now ngx_http_weir_pools_now(const ngx_http_weir_pools_t *pools, int64_t now_us);
+/* This worker uses them from now on; and no longer. Leaving is true for the last one. */
+void ngx_http_weir_pools_enter(ngx_http_weir_pools_t *pools);
+bool ngx_http_weir_pools_leave(ngx_http_weir_pools_t *pools);
+
+static inline void ngx_http_weir_pools_count(ngx_http_weir_pools_t *pools,
+                                             ngx_http_weir_pool_count_e what, int64_t n)
+{
+    atomic_fetch_add_explicit(&pools->memory->counts[what], (uint64_t)n, memory_order_relaxed);
+}
+
+typedef struct {
+    uint64_t counts[NGX_HTTP_WEIR_POOL_COUNTS];
+    uint64_t slices, units; /* held now */
+    uint64_t slot;          /* 1, or 0 */
+} ngx_http_weir_pools_info_t;
+void ngx_http_weir_pools_info(const ngx_http_weir_store_t *store, ngx_http_weir_pools_info_t *ret);
+
+/* ---- slices.c: a worker's part of them ---- */
+
+/* Begins in this worker. NULL: no memory. */
+ngx_http_weir_slicer_t *ngx_http_weir_slicer_make(ngx_http_weir_store_t *store);
+void ngx_http_weir_slicer_free(ngx_http_weir_slicer_t *slicer);
+/* NGX_OK: the answer is in the plan. NGX_AGAIN: ngx_http_weir_resume will be called. NGX_DECLINED:
+ * Redis is to be asked for the plan itself. */
+ngx_int_t ngx_http_weir_slices_take(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *store,
+                                    ngx_http_weir_plan_t *plan);
+/* The request does not wait for a slice any more. */
+void ngx_http_weir_slices_abandon(ngx_http_weir_join_t *join);
+ngx_http_weir_store_t *ngx_http_weir_slices_store(const ngx_http_weir_join_t *join);
+/* By how much less than its size Redis is asked for a limit. */
+int64_t ngx_http_weir_slices_withheld(ngx_http_weir_store_t *store, weir_key key,
+                                      const struct weir__rule *rule);
+/* Redis has answered a plan by itself. */
+void ngx_http_weir_slices_hear(ngx_http_weir_store_t *store, const ngx_http_weir_plan_t *plan);
+/* Something of this key was given back: denials of it are forgotten. */
+void ngx_http_weir_slices_forgive(ngx_http_weir_store_t *store, const weir_request *request);
+/* ---- slices_keep.c: their slot, and what is given back ---- */
+
+/* How long after its deadline a query still counts. */
+#define NGX_HTTP_WEIR_LATE_US 100000
+
+typedef struct {
+    enum weir__verb verb;
+    uint64_t lease;
+} ngx_http_weir_slot_turn_t;
+/* Under the lock: whether this worker is to see to the slot now. Then _ask, without the lock. */
+bool ngx_http_weir_peer_slot_turn(ngx_http_weir_store_t *store, int64_t now_us,
+                                  ngx_http_weir_slot_turn_t *ret);
+void ngx_http_weir_peer_slot_ask(ngx_http_weir_store_t *store,
+                                 const ngx_http_weir_slot_turn_t *turn);
+void ngx_http_weir_slices_tick(ngx_event_t *event); /* its data: the store */
+/* The worker ends, its threads have ended. True: it is the last one, and what is to be given back
+ * is in `ret`, for ngx_http_weir_slices_leave when that was sent. */
+bool ngx_http_weir_slices_end(ngx_http_weir_store_t *store, ngx_http_weir_jobs_t *ret);
+void ngx_http_weir_slices_leave(ngx_http_weir_store_t *store, const ngx_http_weir_jobs_t *given,
+                                ngx_http_weir_jobs_t *ret);
+
 /* ---- denied.c: denials remembered by a worker ---- */
 
 ngx_http_weir_denied_t *ngx_http_weir_denied_make(void); /* NULL: no memory */
@@ -396,10 +531,15 @@ void ngx_http_weir_denied_free(ngx_http_weir_denied_t *denied);
 /* Whether the same was denied a moment ago: then the answer is in the plan. */
 bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_plan_t *plan,
                                int64_t now_us);
+/* A plan as it is known here, before Redis is asked: what is given back meanwhile is noticed.
+ * False: such plans are not remembered. */
+bool ngx_http_weir_denied_call(const ngx_http_weir_denied_t *denied,
+                               const ngx_http_weir_plan_t *plan, struct weir__denied_call *ret);
 /* Remembers a denial for `longest_us` at most. `asked_us`: when the query was sent, so that the
  * denial is never remembered for longer than it holds. */
-void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_plan_t *plan,
-                               int64_t asked_us, int64_t longest_us);
+void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const struct weir__denied_call *call,
+                               const ngx_http_weir_plan_t *plan, int64_t asked_us,
+                               int64_t longest_us);
 /* This worker gave something back to a key. The table may be NULL. */
 void ngx_http_weir_denied_forget(ngx_http_weir_denied_t *denied, weir_key key);
 

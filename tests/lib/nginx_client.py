@@ -6,7 +6,7 @@ from .http_client import request
 from .weir_server import PATIENCE_SECONDS
 
 # all variables of the module in one field of the answer: answer.weir["remaining"] (texts; empty: never, or nothing)
-NAMES = "status limit remaining retry_after_us reset_us delay_us retry_after reset delay binding degraded granted".split()
+NAMES = "status limit remaining retry_after_us reset_us delay_us retry_after reset delay binding degraded granted local".split()
 SHOWN = "add_header X-Weir \"" + "|".join(f"$weir_{name}" for name in NAMES) + "\" always;"
 
 

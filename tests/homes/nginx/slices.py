@@ -1,0 +1,445 @@
+#!/usr/bin/env python3
+"""Slices in real nginxes over a real Redis: one limit for several hosts, never exceeded, with few queries.
+
+    slices.py [WORD …]    only the tests with such a word in their name
+
+Floods note when each request was sent and when its answer was there. A request may have been decided at any moment between: so a
+limit is exceeded if no choice of moments fits into it (`fits`).
+"""
+import heapq
+import pathlib
+import re
+import select
+import signal
+import struct
+import sys
+import threading
+import time
+
+from lib import checks, nginx_server, redis_server
+from lib.build import REDIS_MODULE
+from lib.nginx_server import get, poll, serve
+from lib.sanitizers import is_sanitized
+
+# a plain redis-server takes only a plain module: that of the build around
+PLAIN = REDIS_MODULE.parent.parent / REDIS_MODULE.name if is_sanitized(REDIS_MODULE) else REDIS_MODULE
+MODULE, LUA = f"--loadmodule {PLAIN}", ""
+WORKERS = 4
+RATE, BURST = 500, 400
+BUCKET = f"token-bucket {RATE}/s burst {BURST}"
+INFO = "location /info { weir_info; } location /metrics { weir_info prometheus; }"
+CLIENTS = 6
+AT_ONCE = 8  # requests on their way in one connection
+
+
+def address(port, peers=1, share="10%", life="1s", more="deadline=10s"):
+    return f"weir_store redis://127.0.0.1:{port}?slices={share}&peers={peers}&slice-life={life} {more};"
+
+
+def sliced(port, limit=BUCKET, http="", workers=WORKERS, locations="", **options):
+    """An nginx whose / is limited by Redis with slices, ?k= being the key and ?c= the cost."""
+    return serve(f'location = / {{ weir_log_level info; weir_limit key=$arg_k zone=z cost=$arg_c "{limit}"; }}\n{locations} {INFO}',
+                 address(port, **options) + http, workers=workers, listen="reuseport")
+
+
+def slices(nginx):
+    return nginx.get("/info").json["stores"][0]["slices"]
+
+
+def commands(redis, name="weir.take"):
+    """How often Redis ran a command."""
+    with redis.client() as client:
+        found = re.search(rf"cmdstat_{re.escape(name)}:calls=(\d+)", client.call("INFO", "commandstats").decode())
+    return int(found[1]) if found else 0
+
+
+class Flood:
+    """Requests one after the other over some connections of each nginx, until stop(). `passed`: (sent, answered) of those that
+    were let through."""
+
+    def __init__(self, *nginxes, path="/?k=hot", clients=CLIENTS):
+        self.path, self.open, self.passed, self.denied, self.broken, self.others = path, True, [], 0, 0, set()
+        self.local = self.degraded = 0
+        self.threads = [threading.Thread(target=self.ask, args=(nginx,), daemon=True) for nginx in nginxes for _ in range(clients)]
+        for thread in self.threads:
+            thread.start()
+
+    def ask(self, nginx):
+        while self.open:
+            try:
+                with nginx.client() as client:
+                    while self.open:
+                        self.note(client)
+            except OSError:  # its worker has ended
+                self.broken += 1
+
+    def note(self, client):
+        sent = time.monotonic()
+        client.send(get(self.path) * AT_ONCE)
+        for _ in range(AT_ONCE):
+            answer = client.read()
+            self.count(answer, sent, time.monotonic())
+
+    def count(self, answer, sent, answered):
+        self.local += answer.weir.get("local") == "1"
+        self.degraded += answer.weir.get("degraded") == "1"
+        if answer.status == 200:
+            self.passed.append((sent, answered))
+        elif answer.status == 429:
+            self.denied += 1
+        else:
+            self.others.add(answer.status)
+
+    def wait(self, more):
+        """Until there are so many more answers."""
+        wanted = len(self.passed) + self.denied + more
+        return poll(lambda: len(self.passed) + self.denied >= wanted)
+
+    def stop(self):
+        self.open = False
+        for thread in self.threads:
+            thread.join()
+        return self
+
+
+def fits(passed, rate=RATE, burst=BURST):
+    """Whether a token bucket could have let all of these through, each at some moment between sent and answered: as late as it can
+    be, but at once when the bucket is full, so that no token is lost. None, or how many tokens were missing."""
+    events = sorted([(sent, 0, answered) for sent, answered in passed] + [(answered, 1, answered) for _, answered in passed])
+    waiting, tokens, now = [], float(burst), 0.0
+    for at, is_due, answered in events:
+        tokens += rate * (at - now)
+        now = at
+        if not is_due:
+            heapq.heappush(waiting, answered)
+        elif waiting and waiting[0] <= at:  # else it was decided when the bucket was full
+            heapq.heappop(waiting)
+            tokens -= 1
+        while waiting and tokens >= burst:
+            heapq.heappop(waiting)
+            tokens -= 1
+        tokens = min(tokens, burst)
+        if tokens < -1e-6:
+            return -tokens
+    return None
+
+
+def judge(check, name, flood, floor=1):
+    """The flood stayed within the limit, and got something."""
+    check.equal(fits(flood.passed), None, f"{name}: over the limit, {len(flood.passed)} passed, {flood.denied} denied")
+    check(len(flood.passed) >= floor, f"{name}: {len(flood.passed)} passed")
+    check.equal((flood.others, flood.degraded), (set(), 0), f"{name}: other answers, and without Redis")
+    check(flood.local > 0, f"{name}: {flood.local} without a query")
+
+
+def test_checker(check):
+    """The checker itself: it finds what is too much."""
+    burst = [(0.0, 0.0)] * BURST
+    check.equal(fits(burst), None, "a burst")
+    check(fits(burst + [(0.0, 0.0)]), "one more at once")
+    check.equal(fits(burst + [(0.0, 2 / RATE)]), None, "one more that may be a bit later")
+    check(fits(burst + [(0.0, 2 / RATE)] * 3), "three of them")
+    check(fits([(i / RATE / 1.1, i / RATE / 1.1) for i in range(12 * BURST)]), "a rate that is a tenth too high")
+
+
+def test_flood(check):
+    """Four workers: never over the limit, with few queries. First a slice is held while the bucket fills up again: a build that does
+    not ask for less than the limit lets too many through then."""
+    for name, options in (("module", MODULE), ("lua", LUA)):
+        with redis_server.Server(options) as redis, sliced(redis.port, life="5s") as nginx:
+            first = Flood(nginx, clients=2)
+            check(nginx.wait_for(lambda: slices(nginx)["units"] >= 20), f"{name}: units are held")
+            first.stop()
+            time.sleep(BURST / RATE)
+            flood = Flood(nginx)
+            flood.wait(4000)
+            flood.stop()
+            flood.passed += first.passed
+            judge(check, name, flood, BURST)
+            seen = slices(nginx)
+            check(seen["units_taken"] >= seen["local"] > 0, f"{name}: units spent were taken: {seen}")
+            check(seen["denied"] > 0, f"{name}: denied by what Redis said before: {seen}")
+            if name == "module":
+                asked, calls = len(flood.passed) + flood.denied + first.denied, commands(redis)
+                check(5 * calls < asked, f"{calls} queries for {asked} requests")
+
+
+def test_totals(check):
+    """Nothing comes back in these: what passed is the limit, less what is withheld and what was lost on the way, to the request."""
+    kinds = {"fixed-window 400/100d": 400, "fixed-window 400/100d from-first": 400, "sliding-log 400/100d": 360,
+             "sliding-window 400/100d": 360, "sliding-counter 400/100d": 360, "token-bucket 1/100d burst 400": 360,
+             "token-bucket 400/100d stepped": 360, "leaky-bucket 1/100d burst 399 nodelay": 360}
+    locations = "".join(f'location = /{i} {{ weir_log_level info; weir_limit key=k{i} zone=z "{text}"; }}\n'
+                        for i, text in enumerate(kinds))
+    with redis_server.Server(MODULE) as redis, sliced(redis.port, locations=locations, more="deadline=10s denial_cache=off") as nginx:
+        floods = [Flood(nginx, path=f"/{i}", clients=1) for i in range(len(kinds))]
+        for flood, number in zip(floods, kinds.values()):
+            poll(lambda: len(flood.passed) >= number - 20 or flood.denied > 100)
+        passed = [len(flood.stop().passed) for flood in floods]
+        check.equal([text for text, flood in zip(kinds, floods) if not flood.local], [], "without a single answer from a slice")
+
+        def are_used_up():  # the rest, one by one and too slowly to be hot, until nothing is held or on its way back
+            seen = slices(nginx)
+            settled = seen["units"] == 0 and seen["units_taken"] == seen["local"] + seen["units_returned"] + seen["units_lost"]
+            answers = [nginx.get(f"/{i}") for i in range(len(kinds))]
+            passed[:] = [n + (answer.status == 200) for n, answer in zip(passed, answers)]
+            return settled and {(answer.status, answer.weir["local"]) for answer in answers} == {(429, "0")}
+        check(poll(are_used_up, step=0.25), f"used up: {passed}")
+        check.equal([text for text, n in zip(kinds, passed) if n > kinds[text]], [], "too many passed")
+        check.equal(sum(passed) + slices(nginx)["units_lost"], sum(kinds.values()), f"passed, or lost: {passed}, {slices(nginx)}")
+
+
+def test_killed(check):
+    """A worker killed in the flood: nothing is spent twice, and it goes on."""
+    with redis_server.Server(MODULE) as redis, sliced(redis.port) as nginx:
+        nginx.allow(nginx_server.KILLED)
+        flood = Flood(nginx)
+        for _ in range(3):
+            flood.wait(600)
+            before = set(nginx.workers())
+            nginx.send(signal.SIGKILL, min(before))
+            check(nginx.wait_for(lambda: len(nginx.workers()) == WORKERS and min(before) not in nginx.workers()), "there is a new one")
+        flood.wait(600)
+        judge(check, "killed", flood.stop())
+
+
+class Memory:
+    """The memory of the pools, as a worker sees it. It begins with nginx's lock; what the module keeps begins at `start`."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+            ends = re.match(r"([0-9a-f]+)-([0-9a-f]+) rw-s", line)
+            if not ends:
+                continue
+            self.base, self.end = int(ends[1], 16), int(ends[2], 16)
+            if self.end - self.base > 2 << 20:  # larger than the zone
+                break
+        self.start, = struct.unpack("Q", self.read(self.base + 88, 8))
+        self.pool_size, = struct.unpack("Q", self.read(self.start, 8))
+        whole = self.read(self.start, 8192)
+        self.pools = self.start + whole.index(struct.pack("Q", 1024)) + 8  # the number of sets comes before them
+
+    def read(self, at, n):
+        with open(f"/proc/{self.pid}/mem", "rb", 0) as memory:
+            memory.seek(at)
+            return memory.read(n)
+
+    def write(self, at, data):
+        with open(f"/proc/{self.pid}/mem", "r+b", 0) as memory:
+            memory.seek(at)
+            memory.write(data)
+
+    def holder(self):
+        return struct.unpack("Q", self.read(self.base, 8))[0]
+
+    def hold(self, pid, changing):
+        """As if that worker had the lock and were changing this."""
+        self.write(self.start + 8, struct.pack("I", changing))
+        self.write(self.base, struct.pack("Q", pid))
+
+    def set_of(self, key):
+        """In which set the pool of a key is, counted from 1."""
+        table = self.read(self.pools, 4096 * self.pool_size)
+        return table.index(key) // (4 * self.pool_size) + 1
+
+
+def stop(nginx, pid):
+    nginx.send(signal.SIGSTOP, pid)
+    stat = pathlib.Path(f"/proc/{pid}/stat")
+    return nginx.wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+
+
+def test_stopped(check):
+    """A worker that holds the lock and does not run: the others ask Redis, and nobody waits."""
+    with redis_server.Server(MODULE) as redis, sliced(redis.port, workers=2) as nginx:
+        flood = Flood(nginx)
+        check(nginx.wait_for(lambda: slices(nginx)["local"] > 0), "slices are taken")
+        flood.stop()
+        first, second = sorted(nginx.workers())
+        memory = Memory(first)
+        check(stop(nginx, first), "stopped")
+        nginx.wait_for(lambda: memory.holder() in (0, first))
+        memory.hold(first, 0)
+        clients, answers = [nginx.client() for _ in range(16)], []  # they go to either worker: those of the other one are answered
+        for client in clients:
+            client.send(get("/?k=other"))
+
+        def read():
+            for client in select.select([it.socket for it in clients], [], [], 0)[0]:
+                answers.append(next(it for it in clients if it.socket is client).read())
+                clients[:] = [it for it in clients if it.socket is not client]
+            return answers
+        poll(read)
+        for client in clients:
+            client.close()
+        check(answers, "the other worker answers")
+        check.equal({(it.status, it.weir["local"], it.weir["degraded"]) for it in answers}, {(200, "0", "0")}, "by Redis")
+        memory.hold(0, 0)
+        nginx.send(signal.SIGCONT, first)
+        flood2 = Flood(nginx)
+        flood2.wait(500)
+        flood2.stop()
+        flood2.passed += flood.passed
+        judge(check, "stopped", flood2)
+
+
+def test_dies_with_the_lock(check):
+    """A worker that dies while it changes a pool: that pool is emptied, its units are lost, and it goes on."""
+    with redis_server.Server(MODULE) as redis, sliced(redis.port, life="5s") as nginx:
+        nginx.allow(nginx_server.KILLED)
+        nginx.allow("was locked by")
+        flood = Flood(nginx, path="/?k=a-key-to-be-found")
+        check(nginx.wait_for(lambda: slices(nginx)["local"] > 0), "slices are taken")
+        victim = min(nginx.workers())
+        memory = Memory(victim)
+        check(stop(nginx, victim), "stopped")
+        nginx.wait_for(lambda: memory.holder() in (0, victim))
+        memory.hold(victim, memory.set_of(b"a-key-to-be-found"))
+        nginx.send(signal.SIGKILL, victim)
+        check(nginx.wait_for(lambda: "a worker died while it changed" in nginx.errors()), "it is noticed")
+        flood.wait(600)
+        judge(check, "died", flood.stop())
+        check.equal(nginx.errors().count("a worker died while it changed"), 1, "once")
+
+
+def test_reload(check):
+    """Reloads in the flood: pools and slot go over to the new workers."""
+    with redis_server.Server(MODULE) as redis, sliced(redis.port) as nginx:
+        flood = Flood(nginx)
+        check(nginx.wait_for(lambda: slices(nginx)["local"] > 0), "slices are taken")
+        for _ in range(3):
+            before = slices(nginx)["local"]
+            check(nginx.reload(wait=False), "reloaded")
+            check(slices(nginx)["local"] >= before, "the counts go on")
+            flood.wait(300)
+        judge(check, "reload", flood.stop())
+
+
+def test_peers(check):
+    """Two hosts with a slot each, and a third without one: exact between them, and the third asks Redis."""
+    with redis_server.Server(MODULE) as redis, sliced(redis.port, peers=2, workers=2) as one, \
+            sliced(redis.port, peers=2, workers=2) as two, sliced(redis.port, peers=2, workers=2) as three:
+        for nginx in (one, two):
+            check(nginx.wait_for(lambda: nginx.get("/?k=first") and slices(nginx)["slot"]), "it has a slot")
+        flood = Flood(one, two, three, clients=3)
+        flood.wait(4000)
+        judge(check, "peers", flood.stop())
+        seen = [slices(nginx) for nginx in (one, two, three)]
+        check.equal([it["slot"] for it in seen], [True, True, False], "slots")
+        check(seen[0]["local"] > 0 and seen[1]["local"] > 0, f"two have slices: {seen}")
+        check.equal((seen[2]["local"], seen[2]["units_taken"]), (0, 0), "the third has none")
+        one.stop()  # and gives its slot back
+        check(three.wait_for(lambda: three.get("/?k=first") and slices(three)["slot"]), "the third gets the slot")
+
+
+def test_given_back(check):
+    """What is not wanted any more, or held at the end, is given back."""
+    with redis_server.Server(MODULE) as redis, redis.client() as client:
+        with sliced(redis.port, "fixed-window 100k/100d", life="100ms") as nginx:
+            flood = Flood(nginx)
+            check(nginx.wait_for(lambda: slices(nginx)["local"] > 0), "slices are taken")
+            passed = len(flood.stop().passed)
+            check(nginx.wait_for(lambda: slices(nginx)["units"] == 0), "nothing is held after a while")
+            check(nginx.wait_for(lambda: slices(nginx)["units_taken"] == slices(nginx)["local"] + slices(nginx)["units_returned"]),
+                  f"what was not spent is back: {slices(nginx)}")
+            check.equal(nginx.get("/?k=hot&c=0").weir["remaining"], str(100000 - passed), "Redis has it")
+        with sliced(redis.port, "fixed-window 100k/100d", life="5s") as nginx:
+            flood = Flood(nginx, path="/?k=end")
+            check(nginx.wait_for(lambda: slices(nginx)["local"] > 0), "slices are taken")
+            passed = len(flood.stop().passed)
+            check(slices(nginx)["units"] > 0, "some units are held at the end")
+            nginx.stop()
+        with sliced(redis.port, "fixed-window 100k/100d") as nginx:
+            check.equal(nginx.get("/?k=end&c=0").weir["remaining"], str(100000 - passed), "they are back, too")
+            check(nginx.wait_for(lambda: nginx.get("/?k=next") and slices(nginx)["slot"], 5), "the slot was given back")
+        check.equal(client.call("EXISTS", "weir:\0weir:slices"), 0, "and again")
+
+
+def test_central(check):
+    """What slices cannot answer is asked for, with the limit reduced."""
+    locations = f"""
+        location = /two {{ weir_limit key=$arg_k zone=z "fixed-window 1g/366d, sliding-log 100/366d"; }}
+        location = /wait {{ weir_limit key=$arg_k zone=z "token-bucket 100/100d burst 100" wait=1s; }}
+        location = /least {{ weir_limit key=$arg_k zone=z "sliding-log 100/366d" cost=$arg_c least=1; }}
+        location = /on {{ weir_limit key=$arg_k zone=z "sliding-log 100/366d" on=4xx; }}
+        location = /small {{ weir_limit key=$arg_k zone=z "sliding-log 9/366d"; }}
+        location = /slow {{ weir_limit key=$arg_k zone=z "leaky-bucket 1/100d burst 9" wait=0s; }}
+        location = /window {{ weir_limit key=$arg_k zone=z "fixed-window 100/366d" cost=$arg_c; }}
+        location = /shadow {{ weir_dry_run on; weir_limit key=$arg_k zone=z "sliding-log 100/366d"; }}
+        location = /clock {{ weir_test_clock $arg_t; weir_limit key=$arg_k zone=z "sliding-log 100/366d"; }}
+        """
+    with redis_server.Server(MODULE) as redis, sliced(redis.port, locations=locations, workers=1) as nginx:
+        def passed(path, n=130):
+            answers = [nginx.get(path) for _ in range(n)]
+            return [it.status for it in answers].count(200), {it.weir["local"] for it in answers if it.status == 200}
+        for path, number in (("/two?k=a", 90), ("/wait?k=b", 90), ("/small?k=d", 9), ("/slow?k=e", 1)):
+            check.equal(passed(path), (number, {"0"}), path)
+        check.equal([nginx.get("/least?k=f&c=95").weir["granted"], nginx.get("/least?k=f&c=95").status], ["90", 429], "least")
+        check.equal([nginx.get("/window?k=g&c=91").status, nginx.get("/window?k=g&c=9").status, nginx.get("/window?k=g").status],
+                    [200, 200, 429], "windows are not reduced")
+        answer = nginx.get("/?k=h&c=390")
+        check.equal((answer.status, answer.weir["limit"], answer.weir["retry_after_us"]), (429, str(BURST), ""), "more than there ever is")
+        check.equal(nginx.get(f"/?k=h&c={BURST - BURST // 10}").status, 200, "as much as there is")
+        check.equal(passed("/on?k=i"), (130, {"0"}), "on=: charges that come back")
+        check.equal({it.weir["status"] for it in [nginx.get("/shadow?k=j") for _ in range(130)]}, {"PASSED", "DRY_RUN"}, "dry run")
+        at = nginx_server.T0
+        statuses = [nginx.get(f"/clock?k=l&t={at + i}") for i in range(130)]
+        check.equal(([it.status for it in statuses].count(200), {it.weir["local"] for it in statuses}), (90, {"0"}), "test clock")
+
+
+def test_answers(check):
+    """Fields and variables of answers from a slice; weir_info in both forms."""
+    with redis_server.Server(MODULE) as redis, sliced(redis.port, "fixed-window 1000/100d", workers=1) as nginx:
+        answers = [nginx.get("/?k=ann") for _ in range(60)]
+        local = [it for it in answers if it.weir["local"] == "1"]
+        check(len(local) > 20, f"{len(local)} of 60 from slices")
+        check.equal([it.weir["remaining"] for it in local], [str(999 - answers.index(it)) for it in local], "remaining counts down")
+        check.equal({(it.status, it.weir["limit"], it.weir["degraded"], it.weir["status"]) for it in answers},
+                    {(200, "1000", "0", "PASSED")}, "answers")
+        check.contains(local[-1].fields["ratelimit"], f";r={local[-1].weir['remaining']};", "RateLimit")
+        check.contains(local[-1].fields["ratelimit-policy"], "q=1000", "RateLimit-Policy")
+        text = nginx.get("/metrics").text
+        seen = slices(nginx)
+        for line, number in (("decisions_total{", seen["local"]), ('units_total{', seen["units_taken"]), ("slot{", 1)):
+            found = [it for it in text.splitlines() if it.startswith(f"nginx_weir_slices_{line}")]
+            check.contains(found[0], f" {number}", f"metrics: {line}")
+
+
+def test_redis_away(check):
+    """Without Redis the zone decides, as always; with it slices come back."""
+    with redis_server.Server(MODULE) as redis, \
+            sliced(redis.port, "fixed-window 100/366d", more="deadline=1s", life="100ms", peers=4, share="50%") as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/?k=a&c=0").weir["degraded"] == "0"), "Redis decides")
+        redis.kill()
+        nginx.allow("nothing")
+        check(nginx.wait_for(lambda: nginx.get("/info").json["stores"][0]["state"] == "down"), "weir_info says down")
+        answers = [nginx.get("/?k=dead") for _ in range(101)]
+        check.equal({it.weir["degraded"] for it in answers}, {"1"}, "decided without Redis")
+        check.equal([it.status for it in answers].count(200), 25, "a share of 100 among 4")
+        redis.start()
+        check(nginx.wait_for(lambda: nginx.get("/?k=b").weir["local"] == "1"), "slices are back")
+
+
+def test_same_states(check):
+    """Stores that differ in what does not matter share their pools; others do not. What is wrong is said."""
+    with redis_server.Server(MODULE) as redis:
+        url = f"redis://127.0.0.1:{redis.port}?slices=10%"
+        locations = f"""location /a {{ weir_store {url}; weir_limit key=k zone=z "fixed-window 1000/366d"; }}
+            location /b {{ weir_store {url}&fail=open deadline=1s; weir_limit key=k zone=z "fixed-window 1000/366d"; }}
+            location /c {{ weir_store {url}&prefix=c:; weir_limit key=k zone=z "fixed-window 1000/366d"; }} {INFO}"""
+        with serve(locations, "") as nginx:
+            for path in ("/a", "/b") * 20:
+                nginx.get(path)
+            seen = [it["slices"] for it in nginx.get("/info").json["stores"]]
+            check(seen[0]["local"] > 0, f"slices: {seen}")
+            check.equal(seen[0], seen[1], "one for both")
+            check.equal(seen[2]["local"], 0, "another prefix: its own")
+    for options, said in (("slices=60%", "at most 50%"), ("slices=5%&slice-life=1m", "from 10ms to 5s")):
+        code, output = nginx_server.Nginx.check("weir_zone z 1m;", f"location / {{\nweir_store redis://host?{options};\n}}")
+        check.equal(code, 1, f"{options}: refused")
+        check.contains(output, said, options)
+
+
+if __name__ == "__main__":
+    sys.exit(checks.run([it for name, it in list(globals().items()) if name.startswith("test_")], sys.argv[1:]))
