@@ -8,9 +8,7 @@
 #define JOINS_MAX 4         /* then the request goes to Redis by itself */
 #define HOT 4               /* requests by which a slot is worth having */
 #define PATIENCE_US 1000000 /* beyond its deadline a call counts as in flight: its caller ends it */
-#define POOLS_PER_STRIPE (WEIR__SLICES_SETS / WEIR__SLICES_STRIPES * WEIR__POOLS_WAYS)
 
-_Static_assert(POOLS_PER_STRIPE == 64, "a stripe has a bit for each of its pools");
 _Static_assert(WEIR__DENIED_SETS % WEIR__SLICES_STRIPES == 0, "denials share the locks");
 
 /* ---- pools ---- */
@@ -104,9 +102,8 @@ static bool slices_may_ask(const struct weir__slices *slices, int64_t now_us)
 static void slices_mark(struct weir__slices *slices, struct weir__slices_stripe *stripe,
                         struct weir__pool *pool)
 {
-    size_t i = (size_t)(pool - slices->pools.pools) % POOLS_PER_STRIPE;
     pool->queued = true;
-    atomic_fetch_or(&stripe->refill, UINT64_C(1) << i);
+    atomic_fetch_or(&stripe->refill, weir__slices_bit(slices, pool));
 }
 
 /* A key is hot, but there is no slot. */
@@ -320,6 +317,8 @@ void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_as
         kept = weir__pool_answer(pool, &now, &ask->call, row);
     else if (pool)
         weir__pool_lose(pool, &ask->call);
+    if (kept)
+        stripe->held |= weir__slices_bit(slices, pool);
     if (job->code == 0 && row->allowed) {
         weir__count_add(&stripe->slices_taken, 1);
         weir__count_add(&stripe->units_taken, (uint64_t)row->granted);
@@ -550,6 +549,8 @@ void weir__slices_withheld(struct weir__remote *remote, const weir_request *requ
         const weir_limit *limit = requests[i].limit;
         for (size_t j = 0; j < limit->count; j++, ret++) {
             uint64_t tag[2];
+            if (requests[i].key.len > WEIR__POOL_KEY_MAX)
+                continue;
             weir__pools_tag(&slices->pools, requests[i].key, &limit->rules[j], tag);
             struct weir__slices_stripe *stripe = weir__slices_stripe(slices, tag);
             weir__lock_take(&stripe->lock);
@@ -566,7 +567,7 @@ void weir__slices_forgive(struct weir__remote *remote, weir_key key, const weir_
     if (!slices || !weir__slices_alive(slices))
         return;
     weir__denied_forget(&slices->denied, key);
-    for (size_t j = 0; j < limit->count; j++) {
+    for (size_t j = 0; j < limit->count && key.len <= WEIR__POOL_KEY_MAX; j++) {
         uint64_t tag[2];
         weir__pools_tag(&slices->pools, key, &limit->rules[j], tag);
         struct weir__slices_stripe *stripe = weir__slices_stripe(slices, tag);
@@ -598,9 +599,9 @@ void weir__slices_reset(struct weir__remote *remote, weir_key key)
     weir__denied_forget(&slices->denied, key);
     for (size_t i = 0; i < WEIR__SLICES_STRIPES; i++) {
         struct weir__slices_stripe *stripe = &slices->stripes[i];
-        struct weir__pool *pools = &slices->pools.pools[i * POOLS_PER_STRIPE];
+        struct weir__pool *pools = &slices->pools.pools[i * WEIR__SLICES_PER_STRIPE];
         weir__lock_take(&stripe->lock);
-        for (size_t j = 0; j < POOLS_PER_STRIPE; j++) {
+        for (size_t j = 0; j < WEIR__SLICES_PER_STRIPE; j++) {
             if (pools[j].key_len == key.len && !memcmp(pools[j].key, key.data, key.len))
                 slices_drop(slices, stripe, &pools[j]);
         }
@@ -615,14 +616,14 @@ static void slices_count_held(struct weir__slices *slices, struct weir__slices_c
     int64_t now_us = weir__boot_us();
     for (size_t i = 0; i < WEIR__SLICES_STRIPES; i++) {
         struct weir__slices_stripe *stripe = &slices->stripes[i];
-        const struct weir__pool *pools = &slices->pools.pools[i * POOLS_PER_STRIPE];
+        const struct weir__pool *pools = &slices->pools.pools[i * WEIR__SLICES_PER_STRIPE];
         weir__lock_take(&stripe->lock);
-        for (size_t j = 0; j < POOLS_PER_STRIPE; j++) {
-            for (size_t k = 0; k < WEIR__POOL_GRANTS && pools[j].most; k++) {
-                const struct weir__grant *grant = &pools[j].grants[k];
-                bool held = grant->left > 0 && now_us < grant->end_us;
+        for (uint64_t left = stripe->held; left; left &= left - 1) {
+            const struct weir__pool *pool = &pools[__builtin_ctzll(left)];
+            for (size_t k = 0; k < WEIR__POOL_GRANTS; k++) {
+                bool held = pool->grants[k].left > 0 && now_us < pool->grants[k].end_us;
                 ret->slices += held;
-                ret->units += held ? (uint64_t)grant->left : 0;
+                ret->units += held ? (uint64_t)pool->grants[k].left : 0;
             }
         }
         weir__lock_release(&stripe->lock);

@@ -29,6 +29,9 @@
 #define WEIR__SLICES_STRIPES 64
 #define WEIR__SLICES_SETS 1024 /* of WEIR__POOLS_WAYS pools: 4,096 keys at once */
 
+#define WEIR__SLICES_PER_STRIPE (WEIR__SLICES_SETS / WEIR__SLICES_STRIPES * WEIR__POOLS_WAYS)
+_Static_assert(WEIR__SLICES_PER_STRIPE == 64, "a stripe has a bit for each of its pools");
+
 struct weir__remote;
 struct weir__job;
 
@@ -38,6 +41,7 @@ struct weir__slices_stripe {
     pthread_cond_t answered; /* a call for a slice of this stripe is over */
     unsigned joined;         /* who waits for that */
     _Atomic uint64_t refill; /* bit i: pool i of the stripe is to be refilled */
+    uint64_t held;           /* bit i: it may hold something */
     /* under the lock, read without it */
     _Atomic uint64_t local, denied, slices_taken, units_taken;
 } __attribute__((aligned(128)));
@@ -164,6 +168,13 @@ static inline struct weir__slices_stripe *weir__slices_stripe(struct weir__slice
 {
     size_t set = tag[1] & (WEIR__SLICES_SETS - 1);
     return &slices->stripes[set / (WEIR__SLICES_SETS / WEIR__SLICES_STRIPES)];
+}
+
+/* The bit of a pool in its stripe. */
+static inline uint64_t weir__slices_bit(const struct weir__slices *slices,
+                                        const struct weir__pool *pool)
+{
+    return UINT64_C(1) << (size_t)(pool - slices->pools.pools) % WEIR__SLICES_PER_STRIPE;
 }
 
 /* The pool of a tag; NULL: there is none. Under its lock. */

@@ -27,9 +27,6 @@
 #define INTERVALS 4 /* of a life: how often it is looked for what nobody wants */
 #define CALL_PATIENCE_US 1000000
 
-#define POOLS (WEIR__SLICES_SETS * WEIR__POOLS_WAYS)
-#define POOLS_PER_STRIPE (POOLS / WEIR__SLICES_STRIPES)
-
 void weir__slices_ring(struct weir__slices *slices)
 {
     atomic_fetch_add(&slices->bell, 1);
@@ -115,7 +112,7 @@ static bool keep_refill(struct weir__slices *slices, struct keep_batch *batch)
         while (stripe->refill && batch->count < WEIR__JOBS_MAX) {
             size_t j = (size_t)__builtin_ctzll(stripe->refill);
             stripe->refill &= stripe->refill - 1;
-            keep_ask(slices, &slices->pools.pools[i * POOLS_PER_STRIPE + j], batch);
+            keep_ask(slices, &slices->pools.pools[i * WEIR__SLICES_PER_STRIPE + j], batch);
         }
         weir__lock_release(&stripe->lock);
     }
@@ -182,30 +179,40 @@ static bool keep_empty(struct weir__slices *slices, struct weir__pool *pool, boo
 /* Whether a pool needs to be looked at again. */
 static bool keep_is_used(const struct weir__pool *pool)
 {
-    bool held = false;
-    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++)
-        held = held || pool->grants[i].left > 0;
-    return held || pool->asked > 0;
+    for (size_t i = 0; i < WEIR__POOL_GRANTS; i++) {
+        if (pool->grants[i].left > 0)
+            return true;
+    }
+    return false;
 }
 
-/* All pools, one stripe after the other. True: some are in use. */
+/* One stripe. False: the batch is full before it is done. */
+static bool keep_scan_stripe(struct weir__slices *slices, size_t i, bool all,
+                             struct keep_batch *batch, bool *ret_used)
+{
+    struct weir__slices_stripe *stripe = &slices->stripes[i];
+    bool done = true;
+    weir__lock_take(&stripe->lock);
+    for (uint64_t left = stripe->held; left && done; left &= left - 1) {
+        size_t j = (size_t)__builtin_ctzll(left);
+        struct weir__pool *pool = &slices->pools.pools[i * WEIR__SLICES_PER_STRIPE + j];
+        done = keep_empty(slices, pool, all, batch);
+        if (keep_is_used(pool))
+            *ret_used = true;
+        else
+            stripe->held &= ~(UINT64_C(1) << j);
+    }
+    weir__lock_release(&stripe->lock);
+    return done;
+}
+
+/* All pools that hold something, one stripe after the other. True: some are in use. */
 static bool keep_scan(struct weir__slices *slices, struct keep_batch *batch, bool all)
 {
     bool used = false;
     batch->count = 0;
-    for (size_t i = 0; i < POOLS;) {
-        struct weir__slices_stripe *stripe = &slices->stripes[i / POOLS_PER_STRIPE];
-        bool done = true;
-        weir__lock_take(&stripe->lock);
-        do {
-            struct weir__pool *pool = &slices->pools.pools[i];
-            if (pool->most)
-                done = keep_empty(slices, pool, all, batch);
-            used = used || (pool->most && keep_is_used(pool));
-            i += done;
-        } while (done && i % POOLS_PER_STRIPE);
-        weir__lock_release(&stripe->lock);
-        if (batch->count == WEIR__JOBS_MAX)
+    for (size_t i = 0; i < WEIR__SLICES_STRIPES; i++) {
+        while (!keep_scan_stripe(slices, i, all, batch, &used))
             keep_settle(slices, batch);
     }
     keep_settle(slices, batch);
