@@ -85,7 +85,7 @@ function sliceParts(slices) {
       figure(t("slicesReturned"), count(slices.units_returned)),
       figure(t("slicesLost"), count(lost), t("slicesLostNote"), lost > 0),
       figure(t("slicesCalls"), count(slices.calls))),
-    slices.slot || all === 0 ? null : h("p", { class: "hint" }, t("slicesNoSlot")),
+    slices.trouble ? h("p", { class: "hint" }, t("slicesTrouble")) : null,
   ];
 }
 

@@ -118,9 +118,9 @@ export const TEXTS = {
   slicesLost: ["Units lost", "丢失额度"],
   slicesLostNote: ["neither used nor returned", "未使用也未归还"],
   slicesCalls: ["Calls for slices", "取切片的调用"],
-  slicesNoSlot: [
-    "This process has no slot among the peers. It asks Redis for each request.",
-    "本进程没有占到 peers 名额，每个请求都会询问 Redis。",
+  slicesTrouble: [
+    "No slices are taken. The log of the server says why.",
+    "目前没有取得切片，原因见服务器日志。",
   ],
   anotherServer: ["another server", "另一台服务器"],
   countOf: ["{n} of {most}", "{n} / {most}"],

@@ -54,6 +54,7 @@ static void stats_put_slices(struct weir__json *json, weir_store *store)
     weir__slices_count(store, &slices);
     weir__json_open(json, "slices", '{');
     weir__json_put_bool(json, "slot", slices.slot);
+    weir__json_put_string(json, "trouble", weir__slices_trouble(store));
     weir__json_put_uint(json, "held", slices.slices);
     weir__json_put_uint(json, "taken", slices.slices_taken);
     weir__json_put_uint(json, "returned", slices.slices_returned);

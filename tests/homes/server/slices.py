@@ -296,9 +296,10 @@ def test_no_slot(check):
             client.call("WEIR.TAKE", "k", LIMIT)
         counts = slices_of(server)
         check.equal((counts["slot"], counts["by_slice"], counts["units_taken"]), (False, 0, 0), f"it takes none: {counts}")
+        check("peers=" in counts["trouble"], f"and says why: {counts}")
         check.equal(other.call("WEIR.RELEASE", SLOTS, "concurrent 2 lease 1h", leases[0]), 1, "a slot is free")
         warm(server, "k")
-        check.equal(server.stderr().count("no slices are taken"), 1, "said once")
+        check.equal((server.stderr().count("no slices are taken"), slices_of(server)["trouble"]), (1, None), "said once, and over")
 
 
 if __name__ == "__main__":

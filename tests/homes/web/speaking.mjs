@@ -11,7 +11,7 @@ const PAGE_MOST = 64 << 10; /* bytes of all files of the page, packed as they ar
 const WEB = fileURLToPath(new URL("../../../web/", import.meta.url));
 const CHINESE = /[\u4e00-\u9fff]/;
 /* What a Chinese text may have in Latin letters: names of this program, of protocols, and of units. */
-const LATIN = new Set(("weir key Key base64 HTTP RESP gRPC Redis peers JavaScript EN UTC Guava SmoothBursty SmoothWarmingUp token-bucket burst smooth warmup "
+const LATIN = new Set(("weir key Key base64 HTTP RESP gRPC Redis JavaScript EN UTC Guava SmoothBursty SmoothWarmingUp token-bucket burst smooth warmup "
   + "ip ip=192.0.2.7 name=value user any ms µs B KiB MiB GiB k M p50 p90 p99 p99.9 s Y v1 stats metrics memory ietf").split(" "));
 
 const latin = (words) => (words.replace(/UTC[+-][\d:]+/, "").match(/[A-Za-zµ][A-Za-z0-9.=_-]*/g) || []).filter((word) => !LATIN.has(word.replace(/[.]$/, "")));
