@@ -235,7 +235,7 @@ def listed(kind):
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
         *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *programs("unit", ["desk_engine"], "tsan"), *histories("tsan", 30000),
         Test("histories: something is broken", "release", "{build}/tests/history_broken", 3600), *clocks("release"),
-        *command_line("asan"), *model("release", 2), *slices(400), *fuzz("asan"), *connections(10), *redis("release"),
+        *command_line("asan"), *model("release", 2), *slices(800), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/homes/server/threads.py"),
         *nginx("release"), *nginx("asan"), *desk("release"), *desk("asan"), *desk("tsan"), *bindings("release"), *bindings("asan"),
