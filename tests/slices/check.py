@@ -28,6 +28,8 @@ def plans(first, count, mistake="none", word=""):
             if word == "A":
                 time, cost = rest.split()
                 admissions.append((int(time), int(cost)))
+            elif word == "S":
+                admissions.append(tuple(map(int, rest.split())))
             elif word in "CR":
                 charges.append((word, *map(int, rest.split())))
             elif word == "plan":

@@ -3,7 +3,7 @@ model of tests/model; nothing here comes from the library.
 
     problems(limit, admissions, charges)            -> a list of texts, empty if all is well
     misplaced(limit, intervals)                     -> the same of admissions of 1, each made anywhere between two times
-    admissions: (time in microseconds, cost), in any order; charges: ("C", time, cost) and ("R", time, t0, cost), in order
+    admissions: (time in microseconds, cost), in any order, and where one is settled (time, its time, cost, real cost); charges: ("C", time, cost) and ("R", time, t0, cost), in order
 """
 import bisect
 import collections
@@ -21,10 +21,14 @@ def one(text):
 
 
 def by_the_limit(limit, admissions):
-    """The exact limit, fed with the admissions, allows each of them."""
+    """The exact limit, fed with the admissions and settles, allows each of them."""
     exact, state = model.engine(limit), None
     found = []
-    for time, cost in admissions:
+    for time, *rest in admissions:
+        if len(rest) == 3:
+            state = exact.settle(state, time, *rest)
+            continue
+        cost = rest[0]
         if hasattr(exact, "level"):
             fits = exact.level(state, time) >= cost
         else:
@@ -71,12 +75,18 @@ def by_steps(limit, admissions):
 
 
 def by_windows(limit, admissions):
-    """At most N in each window."""
+    """At most N in each window, at any time; a settle counts only within it."""
     exact = model.engine(limit)
-    counts = collections.Counter()
-    for time, cost in admissions:
-        counts[exact.charge(None, time, cost)[0]] += cost
-    return [f"{total} in the window from {start}" for start, total in sorted(counts.items()) if total > limit.count]
+    counts, found = collections.Counter(), []
+    for time, *rest in admissions:
+        start = exact.charge(None, time, 1)[0]
+        if len(rest) == 1:
+            counts[start] += rest[0]
+        elif exact.charge(None, rest[0], 1)[0] == start:
+            counts[start] -= rest[1] - rest[2]
+        if counts[start] > limit.count:
+            found.append(f"{counts[start]} in the window from {start}")
+    return found
 
 
 def by_opened_windows(limit, admissions, charges):

@@ -6,6 +6,7 @@
  *
  *     plan SEED LIMIT
  *     A TIME COST         an admission, at a time of the server in microseconds
+ *     S TIME T0 COST REAL what was admitted at T0 is settled to its real cost
  *     C TIME COST         the server was charged (only for windows that their first charge opens)
  *     R TIME T0 COST      and this much of the charge of T0 was given back
  *     end SIZE MOST       what was withheld, what a process may hold; and counts
@@ -63,6 +64,36 @@ static void world_charged(struct world *it, int64_t time_us, int64_t charged_at_
     else
         printf("R %lld %lld %lld\n", (long long)time_us, (long long)charged_at_us,
                (long long)-cost);
+}
+
+static void world_corrected(struct world *it, int64_t time_us, const struct message *message)
+{
+    (void)it;
+    printf("S %lld %lld %lld %lld\n", (long long)time_us, (long long)message->admitted_us,
+           (long long)message->cost, (long long)message->actual);
+}
+
+/* Where a settle finds the charge of a local answer as an exact limit would find the admission. */
+static bool plan_settles(const struct weir__rule *rule)
+{
+    switch ((enum weir__kind)rule->kind) {
+    case WEIR__TOKEN_BUCKET:
+    case WEIR__LEAKY_BUCKET:
+    case WEIR__FIXED_WINDOW:
+    case WEIR__CALENDAR:
+    case WEIR__SLIDING_COUNTER:
+        return true;
+    case WEIR__STEPPED:
+    case WEIR__FROM_FIRST:
+    case WEIR__SLIDING_LOG:
+    case WEIR__SLIDING_WINDOW:
+    case WEIR__SMOOTH:
+    case WEIR__WARMUP:
+    case WEIR__CONCURRENT:
+    case WEIR__KIND_COUNT:
+        break;
+    }
+    return false;
 }
 
 static void world_arrive(struct world *it, int process)
@@ -207,6 +238,8 @@ static void plan_play(uint64_t seed, enum mistake mistake, const char *word_of_l
     plan.other_sizes = world_chance(&world, 300) ? 200 : 0;
     plan.trouble = (int)world_below(&world, 150);
     plan.pulse = 0;
+    if (plan_settles(&world.rules[0]) && world_chance(&world, 400))
+        world.settles = (int)world_below(&world, 300);
     for (int i = 0; i < count; i++) {
         plan.gap_us[i] = plan_gap(&world);
         world_in(&world, world_below(&world, 10000), ARRIVE, i);

@@ -24,6 +24,11 @@ static void world_charged(struct world *it, int64_t time_us, int64_t charged_at_
     (void)it, (void)time_us, (void)charged_at_us, (void)cost;
 }
 
+static void world_corrected(struct world *it, int64_t time_us, const struct message *message)
+{
+    (void)it, (void)time_us, (void)message;
+}
+
 static void world_plan(struct world *it, const struct event *event)
 {
     (void)it, (void)event;

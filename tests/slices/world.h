@@ -49,7 +49,8 @@ struct network {
     int64_t return_us;         /* at most, for what is given back */
 };
 
-enum verb { SLICE, TAKE, SETTLE, ACQUIRE, RENEW, RELEASE };
+/* CORRECT: a caller settles what it was admitted. */
+enum verb { SLICE, TAKE, SETTLE, CORRECT, ACQUIRE, RENEW, RELEASE };
 
 struct message {
     enum verb verb;
@@ -58,6 +59,7 @@ struct message {
     int64_t cost, withheld, deadline_us;
     struct weir__pool_call call;
     struct weir__pool_return back;
+    int64_t admitted_us, charged_us, actual; /* CORRECT */
     uint64_t lease;
     int64_t sent_us; /* of the process */
     weir_decision row;
@@ -105,6 +107,7 @@ struct world {
     /* the server */
     struct rig rig, slots;
     int64_t down_until_us;
+    int settles; /* so many in a thousand admissions are corrected later */
     struct network network;
     /* the others */
     int count;
@@ -118,6 +121,8 @@ struct world {
 static void world_admitted(struct world *world, int64_t time_us, int64_t cost, bool local);
 static void world_charged(struct world *world, int64_t time_us, int64_t charged_at_us,
                           int64_t cost);
+/* What was admitted then has become less. */
+static void world_corrected(struct world *world, int64_t time_us, const struct message *message);
 /* How much a process asks for at once; what happens to the world now. */
 static void world_arrive(struct world *world, int process);
 static void world_plan(struct world *world, const struct event *event);
@@ -249,6 +254,13 @@ static void server_settle(struct world *world, const struct message *message, in
     world_charged(world, now_us, message->back.time_us, -message->back.left);
 }
 
+static void server_correct(struct world *world, const struct message *message, int64_t now_us)
+{
+    world->rig.rule = world->rules[message->class];
+    settle(&world->rig, now_us, message->charged_us, message->cost, message->actual);
+    world_corrected(world, now_us, message);
+}
+
 /* The slots of the peers: an acquire, a renewal or a release of the same limit by the core. */
 static void server_slot(struct world *world, struct message *message, int64_t now_us)
 {
@@ -281,6 +293,9 @@ static void server_handle(struct world *world, struct message *message)
         break;
     case SETTLE:
         server_settle(world, message, now_us);
+        break;
+    case CORRECT:
+        server_correct(world, message, now_us);
         break;
     case ACQUIRE:
     case RENEW:
@@ -364,6 +379,21 @@ static void process_ask_centrally(struct world *world, int process, struct waiti
     world_send(world, &message, AT_SERVER);
 }
 
+/* Some of what was admitted turns out to cost less; charged_us: what its receipt says. */
+static void process_correct(struct world *world, int process, struct waiting caller,
+                            int64_t admitted_us, int64_t charged_us)
+{
+    struct message message = process_message(world, process, CORRECT);
+    if (!world_chance(world, world->settles))
+        return;
+    message.class = caller.class;
+    message.cost = caller.cost;
+    message.actual = world_below(world, caller.cost);
+    message.admitted_us = admitted_us;
+    message.charged_us = charged_us;
+    world_send(world, &message, AT_SERVER);
+}
+
 static void process_take(struct world *world, int process, struct waiting caller)
 {
     int64_t withheld = 0;
@@ -383,6 +413,7 @@ static void process_take(struct world *world, int process, struct waiting caller
     case WEIR__SPEND_LOCAL:
         world->local++;
         world_admitted(world, T0 + world->now_us, caller.cost, true);
+        process_correct(world, process, caller, T0 + world->now_us, row.time_us);
         break;
     case WEIR__SPEND_DENIED:
         world->denied++;
@@ -504,6 +535,10 @@ static void process_hear(struct world *world, int process, struct message *messa
     case SETTLE:
         if (pool)
             weir__pool_gave_back(pool, &message->back);
+        break;
+    case CORRECT:
+        if (pool)
+            weir__pool_forgive(pool);
         break;
     case ACQUIRE:
     case RENEW:
