@@ -16,6 +16,7 @@ import threading
 
 import grpc_service
 from lib import checks, http_client, redis_server, weir_server
+from lib.build import WEIR
 from lib.checks import until
 
 SLICED = "slices=10%&peers=2&slice-life=5s&deadline=1m"
@@ -195,6 +196,18 @@ def test_policies(check):
         call = {"domain": "one", "descriptors": [{"entries": [{"key": "path", "value": "/one"}, {"key": "user", "value": "bob"}]}]}
         until("a call of Envoy's from a slice", lambda: (web.post("/json", call), slices_of(server)["by_slice"] > before)[1])
         check.equal(web.post("/json", call).json["overallCode"], "OK", "as Envoy asks")
+
+
+def test_command_line(check):
+    """weir take --server tells, as text and as JSON."""
+    with redis_server.Server() as redis, sliced(redis) as server:
+        def says(words, *options):
+            warm(server, "k")
+            return words in subprocess.run([WEIR, "take", "k", LIMIT, "--server", f"127.0.0.1:{server.port}", *options],
+                                           stdout=subprocess.PIPE, text=True, check=True).stdout
+        until("words about a slice", lambda: says("local: decided from a slice"))
+        until("JSON about a slice", lambda: says('"degraded":false,"local":true', "--json"))
+        check(not says("degraded:"), "and nothing else")
 
 
 def test_grpc(check):
