@@ -10,10 +10,16 @@
 #define LONG_BATCH 8
 #define RANKED_ONE_IN 4
 
+int64_t server_decided_us(const weir_decision *decision)
+{
+    bool here = decision->local || !decision->time_us;
+    return here ? weir__clock_us() : decision->time_us;
+}
+
 static void count_log_decision(const struct server_conn *conn, enum server_protocol protocol,
                                struct server_log_record *record, const weir_decision *decision)
 {
-    record->time_us = decision->time_us ? decision->time_us : weir__clock_us(); /* none was asked */
+    record->time_us = server_decided_us(decision);
     record->protocol = protocol;
     record->texts[SERVER_LOG_CLIENT] = (struct weir__span){conn->peer_text, conn->peer_text_len};
     record->decision = decision;

@@ -185,7 +185,7 @@ static void grpc_log_rules(struct server_conn *conn, const struct server_grpc_ca
         record.cost = asked->hits;
         if (asked->limit) {
             record.decision = &asked->decision;
-            record.time_us = asked->decision.time_us;
+            record.time_us = server_decided_us(&asked->decision);
         }
     }
     if (asked && asked->rule) {

@@ -255,6 +255,8 @@ def test_counts(check):
         until("the access log", lambda: log.read_text().count("\n") == 6000)
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         check.equal(sum(line["local"] for line in lines), local, "the access log tells which")
+        times = {line["time"] for line in lines if line["local"] and line["allowed"]}
+        check(len(times) > 2 * counts["taken"], f"each has its own time, not that of its slice: {len(times)} times, {counts}")
 
 
 # ---- the end of a server ----
