@@ -293,8 +293,8 @@ void server_batch_run(struct server *server, struct server_batch *batch);
 bool server_batch_run_some(struct server *server, struct server_batch *batch);
 /* Counts what was decided for asks [from, to). */
 void server_batch_count(const struct server_batch *batch);
-/* When it was decided, for the log: by the store's clock, or by ours where the store was not asked. A
- * decision of a slice has the time at which the store was charged. */
+/* When it was decided, for the log: by the store's clock, or by ours where the store was not asked.
+ * A decision of a slice has the time at which the store was charged. */
 int64_t server_decided_us(const weir_decision *decision);
 /* Counts and ranks the items of a plan that policies made, and what it says of shadows. */
 void server_plan_count(struct server_thread *thread, const struct server_rules *rules,
