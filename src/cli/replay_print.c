@@ -83,6 +83,15 @@ static void print_key(const struct desk_engine *engine, const struct desk_key *k
     printf("%s%s\n", cli_show(text.data, text.len).text, key->text_cut ? "…" : "");
 }
 
+/* A list that is cut says so. */
+static void print_rest(int64_t keys, size_t shown)
+{
+    struct cli_style style = cli_style_of(stdout);
+    if (keys > (int64_t)shown)
+        printf("  %s%10s and %" PRId64 " more%s\n", style.dim, "", keys - (int64_t)shown,
+               style.off);
+}
+
 static void print_most_denied(const struct desk_engine *engine, size_t candidate, size_t most)
 {
     const struct desk_key *top[DESK_TOP];
@@ -96,6 +105,7 @@ static void print_most_denied(const struct desk_engine *engine, size_t candidate
                desk_key_mark(engine, top[i], candidate)->denied, top[i]->requests);
         print_key(engine, top[i]);
     }
+    print_rest(engine->tallies[candidate].keys_denied, n);
 }
 
 static void print_heaviest(const struct desk_engine *engine)
@@ -104,6 +114,7 @@ static void print_heaviest(const struct desk_engine *engine)
     size_t n = desk_engine_heaviest(engine, top, DESK_TOP);
     struct cli_style style = cli_style_of(stdout);
     struct desk_spread spread;
+    bool about;
     desk_engine_spread(engine, &spread);
     printf("\n%sRequests per key%s  half of the keys have at most %" PRId64 ", 90%% %" PRId64
            ", 99%% %" PRId64 ", the heaviest %" PRId64 "\n",
@@ -113,6 +124,7 @@ static void print_heaviest(const struct desk_engine *engine)
                print_percent(top[i]->requests, engine->requests).text);
         print_key(engine, top[i]);
     }
+    print_rest(desk_engine_distinct(engine, &about), n);
 }
 
 /* ---- one candidate ---- */
@@ -143,7 +155,12 @@ static void print_totals(const struct desk_report *report, size_t i)
     printf("  denied         %s%10" PRId64 "%s  %s\n", tally->denied ? style.bad : "",
            tally->denied, tally->denied ? style.off : "", print_percent(tally->denied, all).text);
     if (tally->denied > 0) {
-        printf("  keys denied    %10" PRId64 "  they have %s of the requests\n", tally->keys_denied,
+        bool about;
+        int64_t keys = desk_engine_distinct(engine, &about);
+        printf("  keys denied    %10" PRId64 "  of %s%" PRId64
+               ", %s; they make %s of the requests\n",
+               tally->keys_denied, about ? "about " : "", keys,
+               print_percent(tally->keys_denied, keys).text,
                print_percent(tally->requests_of_denied, all).text);
         printf("  locked out     %10s  at the longest", cli_about(tally->longest_locked_us).text);
         const struct desk_key *key = desk_engine_find(engine, tally->locked_hash);
@@ -192,17 +209,20 @@ static void print_table(const struct desk_report *report)
     struct cli_style style = cli_style_of(stdout);
     bool wide = cli_width(stdout) >= 100;
     int name = 4;
+    bool about;
+    int64_t keys = desk_engine_distinct(engine, &about);
     for (size_t i = 0; i < engine->count; i++)
         name = (int)weir__max(name, (int64_t)strlen(report->shown[i].name));
-    printf("\n%s%-*s %10s %10s %8s %8s %10s%s%s\n", style.bold, name, "", "allowed", "denied", "",
-           "keys", "locked out", wide ? "    delayed    most/s    memory" : "", style.off);
+    printf("\n%s%-*s %10s %10s %8s %8s %8s %10s%s%s\n", style.bold, name, "", "allowed", "denied",
+           "", "keys", "", "locked out", wide ? "    delayed    most/s    memory" : "", style.off);
     for (size_t i = 0; i < engine->count; i++) {
         const struct desk_tally *tally = &engine->tallies[i];
-        printf("%-*s %s%10" PRId64 "%s %s%10" PRId64 " %8s%s %8" PRId64 " %10s", name,
+        printf("%-*s %s%10" PRId64 "%s %s%10" PRId64 " %8s%s %8" PRId64 " %8s %10s", name,
                report->shown[i].name, style.good, tally->allowed, style.off,
                tally->denied ? style.bad : "", tally->denied,
                print_percent(tally->denied, engine->requests).text, tally->denied ? style.off : "",
-               tally->keys_denied, cli_about(tally->longest_locked_us).text);
+               tally->keys_denied, print_percent(tally->keys_denied, keys).text,
+               cli_about(tally->longest_locked_us).text);
         if (wide)
             printf(" %10" PRId64 " %9" PRId64 " %9s", tally->delayed, tally->rates->highest[0],
                    print_size(tally->memory).text);

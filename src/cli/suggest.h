@@ -70,6 +70,10 @@ int suggest_check_policies(const char *text, size_t len, weir_error *err);
 void suggest_put_why(struct weir__buffer *buffer, const struct suggest *suggest, size_t i);
 /* What is wanted: "deny at most 1% of the keys". */
 void suggest_put_goal(struct weir__buffer *buffer, const struct desk_goal *goal);
+/* Whether a suggestion met the goal, and what to expect on other days. */
+void suggest_put_meets(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
+/* In which order they come. */
+const char *suggest_order(const struct desk_suggest *result);
 void suggest_print(const struct suggest *suggest);
 void suggest_print_json(const struct suggest *suggest);
 

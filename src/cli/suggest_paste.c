@@ -32,6 +32,60 @@ static struct weir__buffer *paste_note(struct suggest_paste *paste)
     return note;
 }
 
+/* ---- names ---- */
+
+#define WORD_MAX 32 /* bytes */
+
+/* Letters and digits of a text, with a dash for all between: /api/x.json as api-x-json. */
+static void word_put(struct weir__buffer *out, struct weir__span text)
+{
+    size_t from = out->len;
+    bool gap = false;
+    for (size_t i = 0; i < text.len && out->len - from < WORD_MAX; i++) {
+        char c = (char)tolower((unsigned char)text.data[i]);
+        if (!isalnum((unsigned char)c) || (unsigned char)c > 127) {
+            gap = true;
+            continue;
+        }
+        if (gap && out->len > from)
+            weir__put_text(out, "-");
+        gap = false;
+        weir__put(out, &c, 1);
+    }
+}
+
+/* What the requests of --where are called: the first path that they name, otherwise the first value
+ * of a condition. Without --where it is "clients". */
+static void name_put_word(struct weir__buffer *out, const struct suggest *suggest)
+{
+    const char *best = NULL;
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i];
+        if (!best || (!strncmp(text, "path=", 5) && strncmp(best, "path=", 5)))
+            best = text;
+    }
+    if (!best) {
+        weir__put_text(out, "clients");
+        return;
+    }
+    const char *equals = strchr(best, '=');
+    assert(equals && equals > best); /* the reader took it */
+    weir__put_text(out, equals[-1] == '!' ? "not-" : "");
+    size_t from = out->len;
+    word_put(out, (struct weir__span){equals + 1, strcspn(equals + 1, "|")});
+    if (out->len == from)
+        weir__put_text(out, "root"); /* path=/ */
+}
+
+/* The name of a suggestion. Those of one log differ, and so do those of other conditions: any of
+ * them can be pasted together. */
+static void name_put(struct weir__buffer *out, const struct suggest *suggest, size_t i)
+{
+    name_put_word(out, suggest);
+    if (i > 0)
+        weir__put_format(out, "-%s", desk_kind_name(suggest->result->suggestions[i].kind));
+}
+
 /* ---- YAML ---- */
 
 /* Plain if it can be taken for nothing else, otherwise in quotes. */
@@ -284,12 +338,15 @@ static void policy_put_cost(struct weir__buffer *out, const struct suggest *sugg
     weir__put_text(out, "}");
 }
 
-static void policy_make(const struct suggest *suggest, const struct desk_suggestion *it,
-                        struct suggest_paste *paste)
+static void policy_make(const struct suggest *suggest, size_t i, struct suggest_paste *paste)
 {
-    struct weir__buffer *out = &paste->policy;
+    const struct desk_suggestion *it = &suggest->result->suggestions[i];
+    struct weir__buffer *out = &paste->policy, name = weir__buffer_growing();
     const char *text = weir_limit_text(it->limit);
-    weir__put_text(out, "- {name: suggested");
+    name_put(&name, suggest, i);
+    weir__put_text(out, "- {name: ");
+    yaml_put(out, name.data, name.len);
+    weir__buffer_free(&name);
     if (!policy_put_match(suggest, paste))
         return;
     policy_put_allow(out, suggest);
@@ -350,6 +407,10 @@ static bool nginx_put_key(struct weir__buffer *out, const struct suggest *sugges
 {
     bool good = true;
     weir__put_text(out, "key=");
+    if (suggest->logs.where.count > 0) { /* not the state of a limit for other requests */
+        name_put_word(out, suggest);
+        weir__put_text(out, ":");
+    }
     if (total)
         weir__put_text(out, "all");
     for (size_t i = 0; i < suggest->key_count && !total && good; i++) {
@@ -385,18 +446,21 @@ static bool nginx_has_user(const struct suggest *suggest)
     return false;
 }
 
-static void nginx_make(const struct suggest *suggest, const struct desk_suggestion *it,
-                       struct suggest_paste *paste)
+static void nginx_make(const struct suggest *suggest, size_t i, struct suggest_paste *paste)
 {
-    struct weir__buffer *out = &paste->nginx;
+    const struct desk_suggestion *it = &suggest->result->suggestions[i];
+    struct weir__buffer *out = &paste->nginx, name = weir__buffer_growing();
     struct weir__span header;
-    weir__put_text(out, "weir_zone clients 10m;\n");
+    name_put(&name, suggest, i);
+    weir__put_format(out, "weir_zone %s 10m;\n", name.data);
     if (!nginx_put_geo(out, suggest))
         paste->no_nginx = "geo knows addresses only; see Exemptions in docs/NGINX.md";
     weir__put_text(out, "weir_limit ");
     if (!nginx_put_key(out, suggest, it->total))
         paste->no_nginx = "no variable of nginx is such a key; see Keys in docs/NGINX.md";
-    weir__put_format(out, " zone=clients \"%s\"", weir_limit_text(it->limit));
+    weir__put_format(out, " zone=%s \"%s\" name=%s", name.data, weir_limit_text(it->limit),
+                     name.data);
+    weir__buffer_free(&name);
     if (!it->total && paste_cost_header(suggest, &header)) {
         weir__put_text(out, " cost=");
         if (!nginx_put_variable(out, header))
@@ -429,12 +493,14 @@ void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_
                                   .file = weir__buffer_growing(),
                                   .nginx = weir__buffer_growing()};
     if (paste_says_all(suggest, it, ret)) {
-        policy_make(suggest, it, ret);
-        nginx_make(suggest, it, ret);
+        policy_make(suggest, i, ret);
+        nginx_make(suggest, i, ret);
     }
     if (suggest->logs.where.count > 0 && !ret->no_nginx)
-        weir__put_text(paste_note(ret), "nginx: move weir_limit into the location of the requests "
-                                        "that --where selects.");
+        weir__put_text(paste_note(ret),
+                       "nginx: weir_limit belongs into the location of the requests "
+                       "that --where selects. Repeat the server's weir_limit "
+                       "there: those of a location replace those of the server.");
     if (!ret->no_nginx && !it->total && suggest->key_count == 1 &&
         paste_is(suggest->key[0], "ip") && paste_has_ipv6(suggest))
         weir__put_text(paste_note(ret), "nginx: this counts each IPv6 address, the log each /64; "

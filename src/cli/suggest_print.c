@@ -119,10 +119,10 @@ void suggest_put_why(struct weir__buffer *out, const struct suggest *suggest, si
         weir__put_text(out, "In the first half nobody would have been denied, with a little room.");
     else
         weir__put_format(out,
-                         "In the first half it denied %" PRId64 " requests of %" PRId64
+                         "In the first half it denied %" PRId64 " request%s of %" PRId64
                          " key%s; a tighter one hits more keys and stops little more.",
-                         it->chosen.denied, it->chosen.keys_denied,
-                         it->chosen.keys_denied == 1 ? "" : "s");
+                         it->chosen.denied, it->chosen.denied == 1 ? "" : "s",
+                         it->chosen.keys_denied, it->chosen.keys_denied == 1 ? "" : "s");
 }
 
 /* ---- the log ---- */
@@ -166,9 +166,9 @@ static void print_part(const char *label, const struct desk_part *part, const ch
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     struct print_text from = print_time(part->from_us), to = print_time(part->to_us);
     bool same = strlen(to.text) > 11 && !strncmp(from.text, to.text, 11); /* the day */
-    weir__put_format(&buffer, "%s to %s: %" PRId64 " requests of %" PRId64 " key%s%s", from.text,
-                     to.text + (same ? 11 : 0), part->requests, part->keys,
-                     part->keys == 1 ? "" : "s", more);
+    weir__put_format(&buffer, "%s to %s: %" PRId64 " request%s of %" PRId64 " key%s%s", from.text,
+                     to.text + (same ? 11 : 0), part->requests, part->requests == 1 ? "" : "s",
+                     part->keys, part->keys == 1 ? "" : "s", more);
     cli_print_labelled(label, LABELS, text);
 }
 
@@ -203,8 +203,9 @@ static void print_spared(const struct desk_suggest *result)
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     if (result->spared_keys == 0)
         return;
-    weir__put_format(&buffer, "%zu key%s with %" PRId64 " requests; ", result->spared_keys,
-                     result->spared_keys == 1 ? "" : "s", result->spared_requests);
+    weir__put_format(&buffer, "%zu key%s with %" PRId64 " request%s; ", result->spared_keys,
+                     result->spared_keys == 1 ? "" : "s", result->spared_requests,
+                     result->spared_requests == 1 ? "" : "s");
     weir__put_text(&buffer,
                    result->exempt
                        ? "left out of the limit: one that is loose enough for them would stop "
@@ -267,6 +268,13 @@ static void print_worst(const struct desk_engine *engine, size_t candidate)
                          desk_key_mark(engine, top[i], candidate)->denied, top[i]->requests);
         cli_print_labelled(i == 0 ? "most denied" : "", LABELS, text);
     }
+    if (engine->tallies[candidate].keys_denied > (int64_t)n && n > 0) {
+        char rest[48];
+        struct weir__buffer buffer = weir__buffer_over(rest, sizeof rest);
+        weir__put_format(&buffer, "and %" PRId64 " more",
+                         engine->tallies[candidate].keys_denied - (int64_t)n);
+        cli_print_labelled("", LABELS, rest);
+    }
 }
 
 static void print_figures(const struct desk_suggest *result, size_t i)
@@ -301,23 +309,36 @@ static void print_figures(const struct desk_suggest *result, size_t i)
     cli_print_labelled("went ahead", LABELS, text);
 }
 
-/* Whether it met the goal, and how sure that is. */
-static void print_meets(const struct desk_suggest *result, size_t i)
+void suggest_put_meets(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
 {
     const struct desk_suggestion *it = &result->suggestions[i];
     const struct desk_goal *goal = &result->goal;
-    struct cli_style style = cli_style_of(stdout);
-    bool sure = (goal->keys < 0 || it->keys.high * DESK_MILLION <= (double)goal->keys) &&
-                (goal->requests < 0 || it->requests.high * DESK_MILLION <= (double)goal->requests);
-    printf("  %s%-*s%s%s", style.bold, LABELS - 2, "goal", style.off,
-           it->meets ? style.good : style.bad);
-    printf("%s%s", it->meets ? "met" : "missed", style.off);
+    bool keys = goal->keys >= 0 && it->keys.high * DESK_MILLION > (double)goal->keys;
+    bool requests =
+        goal->requests >= 0 && it->requests.high * DESK_MILLION > (double)goal->requests;
+    weir__put_text(out, it->meets ? "met" : "missed");
     if (it->outcome.spared_denied > 0)
-        printf("; %" PRId64 " requests of keys to be spared were denied",
-               it->outcome.spared_denied);
-    else if (it->meets && !sure)
-        printf(" here; the range to expect goes beyond it");
-    putchar('\n');
+        weir__put_format(out, "; %" PRId64 " request%s of keys to be spared %s denied",
+                         it->outcome.spared_denied, it->outcome.spared_denied == 1 ? "" : "s",
+                         it->outcome.spared_denied == 1 ? "was" : "were");
+    else if (it->meets && keys)
+        weir__put_format(out, " here; on other days up to %s of the keys may be denied",
+                         print_percent(it->keys.high).text);
+    else if (it->meets && requests)
+        weir__put_format(out, " here; on other days up to %s of the requests may be denied",
+                         print_percent(it->requests.high).text);
+}
+
+static void print_meets(const struct desk_suggest *result, size_t i)
+{
+    char text[160];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    struct cli_style style = cli_style_of(stdout);
+    bool meets = result->suggestions[i].meets;
+    suggest_put_meets(&buffer, result, i);
+    size_t word = strlen(meets ? "met" : "missed");
+    printf("  %s%-*s%s%s%.*s%s%s\n", style.bold, LABELS - 2, "goal", style.off,
+           meets ? style.good : style.bad, (int)word, text, style.off, text + word);
 }
 
 static void print_lines(const char *label, const struct weir__buffer *text)
@@ -356,7 +377,7 @@ static void print_paste(const struct suggest *suggest, size_t i)
     if (paste.no_policy.message[0])
         print_no_policy(paste.no_policy.message);
     else
-        print_lines("policy", &paste.policy);
+        print_lines("policy", &paste.file);
     if (paste.no_nginx)
         cli_print_labelled("nginx", LABELS, paste.no_nginx);
     else
@@ -383,6 +404,16 @@ static void print_suggestion(const struct suggest *suggest, size_t i)
     print_paste(suggest, i);
 }
 
+const char *suggest_order(const struct desk_suggest *result)
+{
+    return result->verdict != DESK_SUGGESTED ? "These were tried; the gentlest comes first."
+           : result->goal.protect > 0
+               ? "Choose one of these. Those that meet the goal come first; of them the gentlest, "
+                 "which denies the fewest keys."
+               : "Choose one of these. Those that meet the goal and stop much come first; of them "
+                 "the gentlest, which denies the fewest keys.";
+}
+
 void suggest_print(const struct suggest *suggest)
 {
     const struct desk_suggest *result = suggest->result;
@@ -398,6 +429,10 @@ void suggest_print(const struct suggest *suggest)
                style.off);
         cli_print_labelled("reason", LABELS, result->reason);
         cli_print_labelled("what to do", LABELS, result->advice);
+    }
+    if (result->count > 1 && result->judged) {
+        putchar('\n');
+        cli_print_wrapped(suggest_order(result), 0);
     }
     for (size_t i = 0; i < result->count && result->judged; i++)
         print_suggestion(suggest, i);

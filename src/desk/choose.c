@@ -12,7 +12,7 @@
 #define WORTH_DENYING 0.005 /* of all requests */
 #define WORTH_GOAL 0.1      /* of the requests that the goal allows to deny */
 #define WORTH_BOTH 1.05     /* as much as the better one alone */
-#define WORTH_FIRST 1.1     /* a window that denies so much more than a bucket comes first */
+#define WORTH_FIRST 0.5     /* of the most that any denies: what denies less does not come first */
 #define PROTECT_ROOM 0.9    /* of what is protected, for limits of single keys */
 #define BURST_STEPS 2       /* of room */
 #define QUEUE_OF_PERIOD 2   /* a queue for all is as long as the half of a period */
@@ -235,13 +235,49 @@ int desk_choose(struct desk_search *search, weir_error *err)
         int code = choose_add_pick(suggest, bucket, err);
         return code ? code : choose_totals(search, err);
     }
-    bool swapped = bucket.row && window.row &&
-                   (double)choose_outcome(window)->denied >
-                       WORTH_FIRST * (double)choose_outcome(bucket)->denied;
-    int code = choose_add_pick(suggest, swapped ? window : bucket, err);
+    int code = choose_add_pick(suggest, bucket, err);
     if (code == 0)
-        code = choose_add_pick(suggest, swapped ? bucket : window, err);
+        code = choose_add_pick(suggest, window, err);
     return code ? code : choose_both(search, err);
+}
+
+/* ---- their order ---- */
+
+/* What comes first: 0, 1, 2. To protect something, meeting the goal is all that is asked for. */
+static int choose_class(const struct desk_suggest *suggest, const struct desk_suggestion *it)
+{
+    int64_t most = 0;
+    for (size_t i = 0; i < suggest->count; i++) {
+        if (suggest->suggestions[i].meets)
+            most = weir__max(most, suggest->suggestions[i].outcome.denied);
+    }
+    if (!it->meets)
+        return 2;
+    bool useful =
+        suggest->goal.protect > 0 || (double)it->outcome.denied >= WORTH_FIRST * (double)most;
+    return useful ? 0 : 1;
+}
+
+static bool choose_comes_first(const struct desk_suggest *suggest, const struct desk_suggestion *a,
+                               const struct desk_suggestion *b)
+{
+    int x = choose_class(suggest, a), y = choose_class(suggest, b);
+    return x != y ? x < y : a->outcome.keys_denied < b->outcome.keys_denied;
+}
+
+bool desk_choose_order(struct desk_suggest *suggest)
+{
+    bool changed = false;
+    for (size_t i = 1; i < suggest->count; i++) {
+        struct desk_suggestion *list = suggest->suggestions;
+        for (size_t j = i; j > 0 && choose_comes_first(suggest, &list[j], &list[j - 1]); j--) {
+            struct desk_suggestion it = list[j];
+            list[j] = list[j - 1];
+            list[j - 1] = it;
+            changed = true;
+        }
+    }
+    return changed;
 }
 
 const char *desk_kind_name(enum desk_kind kind)

@@ -243,6 +243,11 @@ static void html_put_fact(struct weir__buffer *out, const char *what, int64_t nu
     weir__put_format(out, "</b><span>%s</span></div>", what);
 }
 
+static void html_put_part(struct weir__buffer *out, const char *what, int64_t part, int64_t all)
+{
+    weir__put_format(out, "<div><b>%.2f%%</b><span>%s</span></div>", desk_percent(part, all), what);
+}
+
 static void html_put_span_fact(struct weir__buffer *out, const char *what, int64_t us)
 {
     weir__put_text(out, "<div><b>");
@@ -296,9 +301,12 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
 static void html_put_comparison(struct weir__buffer *out, const struct desk_report *report)
 {
     const struct desk_engine *engine = report->engine;
+    bool about;
+    int64_t keys = desk_engine_distinct(engine, &about);
     weir__put_text(out, "<section><h2>Candidates</h2><div class=\"wide\"><table><tr><th></th>"
                         "<th>allowed</th><th>denied</th><th>of all</th><th>delayed</th>"
-                        "<th>keys denied</th><th>locked out</th><th>most per s</th></tr>\n");
+                        "<th>keys denied</th><th>of all</th><th>locked out</th><th>most per s</th>"
+                        "</tr>\n");
     for (size_t i = 0; i < engine->count; i++) {
         const struct desk_tally *tally = &engine->tallies[i];
         weir__put_text(out, "<tr><td>");
@@ -309,13 +317,23 @@ static void html_put_comparison(struct weir__buffer *out, const struct desk_repo
         weir__put_format(out, "<td>%.2f%%</td>", desk_percent(tally->denied, engine->requests));
         html_put_cell(out, tally->delayed);
         html_put_cell(out, tally->keys_denied);
-        weir__put_text(out, "<td>");
+        weir__put_format(out, "<td>%.2f%%</td><td>", desk_percent(tally->keys_denied, keys));
         weir__put_about(out, tally->longest_locked_us);
         weir__put_text(out, "</td>");
         html_put_cell(out, tally->rates->highest[0]);
         weir__put_text(out, "</tr>\n");
     }
     weir__put_text(out, "</table></div></section>\n");
+}
+
+/* A list that is cut says so. */
+static void html_put_rest(struct weir__buffer *out, int64_t keys, size_t shown)
+{
+    if (keys <= (int64_t)shown)
+        return;
+    weir__put_text(out, "<p class=\"soft\">and ");
+    html_put_count(out, keys - (int64_t)shown);
+    weir__put_text(out, " more</p>\n");
 }
 
 static void html_put_worst(struct weir__buffer *out, const struct desk_engine *engine,
@@ -336,6 +354,7 @@ static void html_put_worst(struct weir__buffer *out, const struct desk_engine *e
         weir__put_text(out, "</tr>\n");
     }
     weir__put_text(out, "</table></div>\n");
+    html_put_rest(out, engine->tallies[candidate].keys_denied, n);
 }
 
 static void html_put_binding(struct weir__buffer *out, const struct desk_shown *shown,
@@ -366,6 +385,7 @@ static void html_put_candidate(struct weir__buffer *out, const struct desk_repor
 {
     const struct desk_engine *engine = report->engine;
     const struct desk_tally *tally = &engine->tallies[i];
+    bool about;
     weir__put_text(out, "<section><h2>");
     html_put_text(out, report->shown[i].name);
     weir__put_text(out, "</h2><p><code>");
@@ -378,8 +398,8 @@ static void html_put_candidate(struct weir__buffer *out, const struct desk_repor
     html_put_fact(out, "denied", tally->denied, false);
     html_put_fact(out, "delayed", tally->delayed, false);
     html_put_fact(out, "keys denied", tally->keys_denied, false);
-    weir__put_format(out, "<div><b>%.2f%%</b><span>of the requests are theirs</span></div>",
-                     desk_percent(tally->requests_of_denied, engine->requests));
+    html_put_part(out, "of the keys", tally->keys_denied, desk_engine_distinct(engine, &about));
+    html_put_part(out, "of the requests are theirs", tally->requests_of_denied, engine->requests);
     html_put_span_fact(out, "locked out at the longest", tally->longest_locked_us);
     if (tally->delayed > 0) {
         html_put_span_fact(out, "delay, half of the delayed", desk_tally_delay_us(tally, 0.5));
@@ -439,6 +459,7 @@ static void html_put_heaviest(struct weir__buffer *out, const struct desk_report
 {
     const struct desk_engine *engine = report->engine;
     const struct desk_key *top[DESK_TOP];
+    bool about;
     size_t n = desk_engine_heaviest(engine, top, DESK_TOP);
     weir__put_text(out, "<section><h2>Heaviest keys</h2><div class=\"wide\"><table><tr>"
                         "<th>key</th><th>requests</th><th>of all</th>");
@@ -458,7 +479,9 @@ static void html_put_heaviest(struct weir__buffer *out, const struct desk_report
             html_put_cell(out, desk_key_mark(engine, top[i], c)->denied);
         weir__put_text(out, "</tr>\n");
     }
-    weir__put_text(out, "</table></div></section>\n");
+    weir__put_text(out, "</table></div>\n");
+    html_put_rest(out, desk_engine_distinct(engine, &about), n);
+    weir__put_text(out, "</section>\n");
 }
 
 /* ---- the log ---- */

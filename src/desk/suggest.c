@@ -15,6 +15,7 @@
 #define SPAN_LEAST_US (10 * SECOND_US)
 #define WORTH_SPARING 0.5 /* of what is denied if spared keys are left out */
 #define Z_95 1.96
+#define LOG_MOST 1000 /* requests that a log remembers in a limit that is to be tried */
 
 /* ---- passes ---- */
 
@@ -162,6 +163,32 @@ static void suggest_advise(struct desk_suggest *suggest, const char *text)
     snprintf(suggest->advice, sizeof suggest->advice, "%s", text);
 }
 
+/* The part of so many that is two of them, in percent, rounded up to 0.01: one is the least that
+ * can be chosen by, and the other half of the log may have one more. */
+static double suggest_least_percent(int64_t count)
+{
+    return (double)weir__min(weir__div_up(20000, weir__max(count, 1)), 10000) / 100;
+}
+
+/* A part of the log is too short for the goal: goals that it is long enough for, and a limit to try
+ * that suits most keys as they are. */
+static void suggest_advise_larger(struct desk_suggest *suggest, const struct desk_part *part)
+{
+    const size_t span = suggest->peak_count > 1 ? 1 : 0; /* a minute, or a second */
+    const int64_t most = desk_nice[desk_nice_up(suggest->peaks[span][2] + 1)];
+    struct weir__buffer out = weir__buffer_over(suggest->advice, sizeof suggest->advice);
+    weir__put_format(&out,
+                     "Use a longer log, or a goal that this one is long enough for: --deny-keys "
+                     "%g%%, or --deny-requests %g%%.",
+                     suggest_least_percent(part->keys), suggest_least_percent(part->requests));
+    if (suggest->peak_count > 0)
+        weir__put_format(&out,
+                         " Or try a limit with the same options: weir replay \"%s %" PRId64
+                         "/%s\" LOG; 99%% of the keys asked for less in a %s.",
+                         most <= LOG_MOST ? "sliding-log" : "sliding-counter", most,
+                         span ? "m" : "s", span ? "minute" : "second");
+}
+
 /* Nobody asked for a goal: the usual one that the log says enough about. */
 static void suggest_usual_goal(struct desk_suggest *suggest, const struct desk_part *part)
 {
@@ -187,7 +214,7 @@ bool desk_suggest_is_long_enough(struct desk_suggest *suggest, size_t i)
                                suggest_part_names[i]);
     }
     if (goal->keys > 0 && part->keys * goal->keys < DESK_MILLION) {
-        suggest_advise(suggest, "Use a log with more keys, a larger part, or --deny-requests.");
+        suggest_advise_larger(suggest, part);
         return suggest_give_up(suggest, DESK_TOO_SHORT,
                                "%g%% of %" PRId64
                                " keys is less than one key: the %s half of the log has too few "
@@ -196,7 +223,7 @@ bool desk_suggest_is_long_enough(struct desk_suggest *suggest, size_t i)
                                weir__div_up(DESK_MILLION, goal->keys));
     }
     if (goal->requests > 0 && part->requests * goal->requests < DESK_MILLION) {
-        suggest_advise(suggest, "Use a longer log, or allow a larger part.");
+        suggest_advise_larger(suggest, part);
         return suggest_give_up(suggest, DESK_TOO_SHORT,
                                "%g%% of %" PRId64
                                " requests is less than one request: the %s half of the log is too "
@@ -272,6 +299,8 @@ static int suggest_judge(struct desk_suggest *suggest, weir_error *err)
         suggest->candidates[i] =
             (struct desk_candidate){desk_kind_name(it->kind), it->limit, it->total};
     }
+    desk_engine_free(suggest->judged);
+    suggest->judged = NULL;
     int code = desk_engine_make(&options, &suggest->judged, err);
     if (code == 0)
         code = desk_suggest_pass(suggest, &suggest->parts[1], suggest->judged, err);
@@ -369,6 +398,8 @@ static int suggest_run(struct desk_suggest *suggest, weir_error *err)
     if (code || suggest->verdict != DESK_SUGGESTED)
         return code;
     if (suggest->count > 0)
+        code = suggest_judge(suggest, err);
+    if (code == 0 && desk_choose_order(suggest)) /* the engine has its candidates in this order */
         code = suggest_judge(suggest, err);
     if (code == 0)
         suggest_conclude(suggest);

@@ -89,7 +89,7 @@ struct desk_suggest {
     struct desk_suggest_options options;
     struct desk_goal goal; /* the one that is used */
     enum desk_verdict verdict;
-    char reason[256], advice[256]; /* of a verdict that is not DESK_SUGGESTED */
+    char reason[256], advice[384]; /* of a verdict that is not DESK_SUGGESTED */
     struct desk_engine *whole;     /* of the whole log: peaks, no candidate */
     struct desk_engine *judged;    /* of the second part: a candidate for each suggestion */
     struct desk_candidate candidates[DESK_SUGGESTIONS];
@@ -168,6 +168,10 @@ bool desk_search_keeps(const struct desk_search *search, const struct desk_outco
 
 /* choose.c: the suggestions, from what was tried. */
 int desk_choose(struct desk_search *search, weir_error *err);
+/* Puts judged suggestions in order: first those that meet the goal and stop at least half of what
+ * any of these stops, then others that meet it, then those that miss it. Of each, the gentlest
+ * first: the one that denies the fewest keys. True: the order has changed. */
+bool desk_choose_order(struct desk_suggest *suggest);
 /* Requests that the best bucket or window denied. */
 int64_t desk_choose_most(const struct desk_search *search);
 

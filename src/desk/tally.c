@@ -169,8 +169,14 @@ static int tally_delay(struct desk_tally *tally, int64_t delay_us)
     return 0;
 }
 
-static void tally_locked(struct desk_tally *tally, const struct desk_key *key, int64_t us)
+/* A key was denied, and not admitted since `since_us`. It is locked out until a request like this
+ * one would be admitted: when it comes again is its own choice. */
+static void tally_locked(struct desk_tally *tally, const struct desk_key *key, int64_t since_us,
+                         const struct desk_arrival *arrival, const weir_decision *decision)
 {
+    int64_t us = weir__max(arrival->time_us - since_us, 0);
+    if (decision->retry_after_us != WEIR_NEVER)
+        desk_add_saturating(&us, decision->retry_after_us);
     if (us <= tally->longest_locked_us)
         return;
     tally->longest_locked_us = us;
@@ -185,8 +191,6 @@ int desk_tally_add(struct desk_engine *engine, size_t candidate, struct desk_key
     struct desk_mark *mark = &desk_marks(engine, key)[candidate];
     struct desk_bin *bin = &tally->bins[engine->bin];
     assert(engine->bin < engine->timeline.count);
-    if (mark->since_us > 0)
-        tally_locked(tally, key, arrival->time_us - (mark->since_us - 1));
     if (!decision->allowed) {
         tally->denied++;
         desk_add_saturating(&tally->cost_denied, arrival->cost);
@@ -195,6 +199,7 @@ int desk_tally_add(struct desk_engine *engine, size_t candidate, struct desk_key
         mark->denied += mark->denied < UINT32_MAX;
         if (mark->since_us == 0)
             mark->since_us = arrival->time_us + 1;
+        tally_locked(tally, key, mark->since_us - 1, arrival, decision);
         tally->denied_by[decision->binding < DESK_PARTS_MAX ? decision->binding : 0]++;
         return 0;
     }

@@ -130,13 +130,12 @@ def test_kinds(check):
 
 
 def locked_out(mine):
+    """From the first denial of a run to its last one, and until that one would be admitted. When the key comes again does not matter."""
     since, longest = {}, 0
     for row in mine:
-        at = round(float(row[0]) * 1e6)
-        if row[1] in since:
-            longest = max(longest, at - since[row[1]])
+        at, retry = round(float(row[0]) * 1e6), 0 if row[6] == "never" else round(float(row[6]) * 1e6)
         if row[3] == "0":
-            since.setdefault(row[1], at)
+            longest = max(longest, at + retry - since.setdefault(row[1], at))
         else:
             since.pop(row[1], None)
     return longest / 1e6

@@ -27,6 +27,7 @@ from lib import checks, nginx_server, weir_server
 T = 1794787200  # 2026-11-16T00:00:00Z
 WEIR = weir_server.WEIR
 ATTACKER, SCRAPER, NAT = "203.0.113.9", "203.0.113.77", "192.0.2.1"
+SAMPLE = pathlib.Path(__file__).resolve().parents[3] / "examples" / "access.log.gz"  # a day of a shop
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="weir-suggest-"))
 atexit.register(shutil.rmtree, FOLDER, True)
 
@@ -140,7 +141,7 @@ def hold_against_replay(check, path, told, what):
                         [(key["key"], key["denied"]) for key in seen["most_denied"]], f"{name}: the worst as replay says")
         code, said = nginx_server.Nginx.check(it["nginx"] + "server { listen {port}; root {folder}; }")
         check.equal(code, 0, f"{name}: nginx takes {it['nginx']!r}: {said}")
-        check(it["policy"].startswith("- {name: suggested"), f"{name}: the policy is an entry")
+        check(it["policy"].startswith("- {name: clients"), f"{name}: the policy is an entry")
 
 
 def hold_against_terminal(check, path, told, what, *words):
@@ -417,6 +418,59 @@ def test_selection(check):
                 check.equal(code, 0, f"{words}: nginx takes {it['nginx']!r}: {said}")
 
 
+def test_together(check):
+    """Everything that two runs suggest can be pasted together, and what is for the login has states of its own."""
+    log = SAMPLE
+    pages = suggest(check, log, "pages")
+    logins = suggest(check, log, "logins", "--where", "path=/login", "--deny-keys", "3%")
+    parts = [*pages["suggestions"], *logins["suggestions"]]
+    check.equal(len(parts), 4, "two limits each")
+    policy = FOLDER / "together.yaml"
+    policy.write_text("version: 1\npolicies:\n" + "".join(f"  {it['policy']}\n" for it in parts))
+    checked = weir("check", policy)
+    check.equal(checked.code, 0, f"one policy file of all: {checked.err}")
+    shown = weir("suggest", log).out
+    check.contains(shown, "  policy        version: 1\n                policies:\n                  - {name: clients, ", "the lines around the entry are printed")
+    zones = "".join(line + "\n" for it in parts for line in it["nginx"].splitlines() if line.startswith("weir_zone"))
+    limits = [[line for line in it["nginx"].splitlines() if line.startswith("weir_limit")][0] for it in parts]
+    check(all(" name=login" in line and "key=login:$binary_remote_addr" in line for line in limits[2:]), f"the login has keys and names of its own: {limits[2:]}")
+    for it in logins["suggestions"]:
+        check(any("Repeat the server's weir_limit there" in note for note in it["notes"]), f"a location's limits replace those of the server: {it['notes']}")
+    server = f"listen {{port}}; root {{folder}}; {limits[0]} location = /login {{ {limits[2]} empty_gif; }} location = /page {{ empty_gif; }}"
+    with nginx_server.Nginx(http=zones, server=server) as nginx:
+        check("[warn]" not in nginx.errors(), "nginx does not warn")
+        seen = nginx.statuses(["/page"] * 60)
+        check(429 in seen, "many pages are denied")
+        check.equal(nginx.get("/login").status, 200, "and the login is not")
+
+
+def test_order(check):
+    """What meets the goal comes first, and of two that stop much the gentler one."""
+    log = SAMPLE
+    told = suggest(check, log, "the sample")["suggestions"]
+    check.equal([it["limits"] for it in told], ["token-bucket 20/m burst 5", "sliding-counter 30/h"], "the gentler one is first")
+    check(told[0]["judged"]["keys_denied"] < told[1]["judged"]["keys_denied"] and told[0]["judged"]["denied"] < told[1]["judged"]["denied"], "it denies less")
+    out = weir("suggest", log).out
+    check.contains(out, "of them\nthe gentlest, which denies the fewest keys.", "the order is stated")
+    check.contains(out, "                192.0.2.10: 891 of 1058\n                and 1 more\n", "a list that is cut says so")
+    check.contains(out, "met here; on other days up to 1.42% of the keys may be denied", "how far the goal can be trusted")
+    for words in (["--deny-keys", "0.5%"], ["--deny-requests", "10%"], ["--protect", "20/s"]):
+        met = [it["meets_goal"] for it in json.loads(weir("suggest", "--json", log, *words).out)["suggestions"]]
+        check.equal(met, sorted(met, reverse=True), f"{words}: none that misses the goal comes before one that meets it")
+
+
+def test_too_short(check):
+    """A log that is too short for a goal says for which one it is long enough, and that one works."""
+    log = SAMPLE
+    told = suggest(check, log, "logins", "--where", "path=/login", code=1)
+    check.equal(told["verdict"], "too short", "logins: the usual goal is too small")
+    goal = re.search(r"--deny-keys ([0-9.]+%)", told["advice"])
+    check(goal and suggest(check, log, "logins, as advised", "--where", "path=/login", "--deny-keys", goal[1])["suggestions"], f"the advice is good: {told['advice']}")
+    limit = re.search(r'weir replay "([^"]+)"', told["advice"])
+    seen = json.loads(weir("replay", limit[1], "--where", "path=/login", "--json", log).out)
+    check.equal([row["key"] for row in seen["most_denied"]], ["203.0.113.200"], f"the limit to try: {limit[1]}")
+
+
 def test_costs(check):
     """What is pasted counts what the log counted: the cost is in it, or there is no text. A limit for all together counts requests."""
     draw = random.Random(checks.seed() + 11)
@@ -539,11 +593,11 @@ def test_terminal(check):
     check.contains(coloured, "\033[1m", "a terminal: bold")
     check("\033" not in plain, "a terminal with NO_COLOR: plain")
     check.equal(re.sub(r"\033\[[0-9;]*m", "", coloured), plain, "a terminal: the same words")
-    texts = [row for row in narrow.splitlines() if row.startswith("  why") or row.startswith(" " * 16) and "weir_" not in row]
+    texts = [row for row in narrow.splitlines() if row.startswith("  why") or row.startswith(" " * 16) and "weir_" not in row and "{name" not in row]
     check(texts and max(map(len, texts)) <= 60, "a narrow terminal: text is wrapped")
 
 
-TESTS = [test_attacker, test_burst, test_scraper, test_nat, test_protect, test_nothing_to_say, test_arguments, test_hostile_keys, test_selection, test_costs, test_ipv6,
+TESTS = [test_attacker, test_burst, test_scraper, test_nat, test_protect, test_nothing_to_say, test_arguments, test_hostile_keys, test_selection, test_together, test_order, test_too_short, test_costs, test_ipv6,
          test_odd_logs, test_terminal]
 
 if __name__ == "__main__":
