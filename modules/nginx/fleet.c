@@ -28,10 +28,11 @@
 #include <sys/eventfd.h>
 
 #define THREADS 4
-#define QUEUE_MAX 4096      /* jobs in progress */
-#define OWED_MAX 4096       /* releases and settles kept for a Redis that is away */
-#define LOOK_MS 1000        /* how often changes are logged, at most */
-#define REFUSALS_US 1000000 /* and how often refusals */
+#define QUEUE_MAX 4096                  /* jobs in progress */
+#define OWED_MAX 4096                   /* releases and settles kept for a Redis that is away */
+#define LOOK_MS 1000                    /* how often changes are logged, at most */
+#define LATE_EVERY_US INT64_C(60000000) /* likewise, that some answers are late */
+#define REFUSALS_US 1000000             /* and how often refusals */
 
 struct ngx_http_weir_worker_s {
     ngx_http_weir_store_t *store;
@@ -58,6 +59,10 @@ struct ngx_http_weir_worker_s {
     int64_t refusal_us;                   /* when a refusal was last logged */
     uint64_t down_unreachable;            /* before it went down */
     bool logged_down;
+    struct { /* answers that come too late, where Redis decides */
+        int64_t first_us, told_us;
+        uint64_t done, unreachable; /* what is told of begins here */
+    } late;
     char why[WEIR__ERROR_MAX]; /* what a server said that did not decide, or empty */
 };
 
@@ -357,6 +362,43 @@ static bool fleet_is_up(const ngx_http_weir_worker_t *worker, struct weir__buffe
     return false;
 }
 
+static void fleet_forget_late(ngx_http_weir_worker_t *worker)
+{
+    worker->late.first_us = 0;
+    worker->late.done = worker->done;
+    worker->late.unreachable = worker->unreachable;
+}
+
+/* Logs how many answers were late although Redis decides, once a minute at most. What is late for
+ * less than two looks may be the beginning of an outage, which is told otherwise. */
+static void fleet_tell_late(ngx_http_weir_worker_t *worker)
+{
+    const ngx_http_weir_store_t *store = worker->store;
+    int64_t now = weir__mono_us();
+    uint64_t missed = worker->unreachable - worker->late.unreachable;
+    uint64_t done = worker->done - worker->late.done;
+    char room[64];
+    if (missed > 0 && !worker->late.first_us)
+        worker->late.first_us = now;
+    if (missed > 0 && (now - worker->late.first_us < INT64_C(2000) * LOOK_MS ||
+                       (worker->late.told_us && now - worker->late.told_us < LATE_EVERY_US)))
+        return;
+    if (missed > 0) {
+        struct weir__buffer deadline = weir__buffer_over(room, sizeof room);
+        weir__put_duration(&deadline, store->url.deadline_us, false);
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "weir: %V: %uL of %uL answers did not come within %s; raise deadline=%s; "
+                      "meanwhile %s: %uL",
+                      &store->text, missed, missed + done, room,
+                      store->url.fail == WEIR__FAIL_CLOSED
+                          ? ""
+                          : ", and use fail=closed for limits that must not be exceeded",
+                      fleet_words[store->url.fail].was, missed);
+        worker->late.told_us = now;
+    }
+    fleet_forget_late(worker);
+}
+
 /* Logs what has changed since the last look. */
 static void fleet_look(ngx_event_t *event)
 {
@@ -372,6 +414,10 @@ static void fleet_look(ngx_event_t *event)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: decides again; meanwhile %s: %uL",
                       &store->text, fleet_words[store->url.fail].was,
                       (uint64_t)(worker->unreachable - worker->down_unreachable));
+    if (up && !worker->logged_down)
+        fleet_tell_late(worker);
+    else
+        fleet_forget_late(worker);
     if (up)
         worker->down_unreachable = worker->unreachable;
     worker->logged_down = !up;

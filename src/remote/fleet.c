@@ -146,6 +146,17 @@ int weir__fleet_check(struct weir__fleet *fleet, weir_error *err)
     return weir__fail(err, WEIR_EUNREACHABLE, 0, "no server is known yet: %s", why);
 }
 
+unsigned weir__fleet_owners(struct weir__fleet *fleet, unsigned *ret_away)
+{
+    unsigned owners = 0;
+    *ret_away = 0;
+    for (unsigned i = 0; i < fleet->count; i++) {
+        owners += fleet->nodes[i]->owns;
+        *ret_away += fleet->nodes[i]->owns && fleet->nodes[i]->link.state != WEIR__LINK_UP;
+    }
+    return owners;
+}
+
 bool weir__fleet_reachable(struct weir__fleet *fleet)
 {
     for (unsigned i = 0; i < fleet->count; i++) {

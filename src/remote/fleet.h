@@ -70,6 +70,8 @@ bool weir__fleet_wait(struct weir__fleet *fleet, int64_t deadline_us);
 struct weir__redis_host weir__fleet_host(struct weir__fleet *fleet, const struct weir__node *node);
 /* 0 while every server that owns keys can be reached, else WEIR_EUNREACHABLE and why. */
 int weir__fleet_check(struct weir__fleet *fleet, weir_error *err);
+/* How many servers own keys, and how many of these cannot be reached now. */
+unsigned weir__fleet_owners(struct weir__fleet *fleet, unsigned *ret_away);
 /* Whether one of them can be, or was not tried yet. */
 bool weir__fleet_reachable(struct weir__fleet *fleet);
 /* The index of a node; the count if it is not one of them. */

@@ -111,18 +111,28 @@ void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
     *ret = (struct weir__remote_look){.slices = weir__slices_trouble(store),
                                       .by_fallback = remote->by_fallback,
                                       .meanwhile = meanwhile[remote->url.fail],
+                                      .deadline_us = remote->url.deadline_us,
+                                      .closed = remote->url.fail == WEIR__FAIL_CLOSED,
                                       .reached = reached};
-    bool grew = ret->by_fallback != remote->look.by_fallback && remote->look.reached;
-    if (!reached || (decided && !remote->refused))
+    bool grew = ret->by_fallback != remote->look.by_fallback;
+    bool refused = remote_refusal(remote, refusal);
+    if (!reached || (decided && !refused))
         remote->look.undecided = false;
-    else if (grew)
+    else if (grew && remote->look.reached)
         remote->look.undecided = true;
+    ret->servers = remote->owner == getpid() ? weir__fleet_owners(remote->fleet, &ret->away) : 0;
+    /* Where a server is away, those that are left may refuse, too: CLUSTERDOWN. */
+    bool others_refuse = refused && !decided && grew;
     ret->down = !reached || remote->look.undecided;
+    ret->partly =
+        ret->servers > 1 && (reached ? decided : ret->away < ret->servers && !others_refuse);
     remote->look.by_fallback = ret->by_fallback;
     remote->look.reached = reached;
-    const char *why = !reached                          ? err.message
-                      : remote_refusal(remote, refusal) ? refusal
-                                                        : "answers do not come in time";
+    bool all_away = ret->away == ret->servers;
+    const char *why = !reached && (ret->partly || all_away) ? err.message
+                      : refused                             ? refusal
+                      : !reached                            ? err.message
+                                                            : "answers do not come in time";
     snprintf(ret->why, sizeof ret->why, "%s", why);
 }
 

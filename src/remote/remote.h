@@ -101,11 +101,15 @@ int weir__remote_why(weir_store *store, weir_error *err);
 
 /* What became of a store's calls since the last look. */
 struct weir__remote_look {
-    const char *slices;    /* why no slices are taken although there should be, else NULL */
-    bool down;             /* servers did not decide; else only `by_fallback` has a meaning */
-    bool reached;          /* although they could be reached */
-    uint64_t by_fallback;  /* calls that the local fallback has decided so far */
-    const char *meanwhile; /* who decides in the servers' place, in words */
+    const char *slices;            /* why no slices are taken although there should be, else NULL */
+    bool down;                     /* servers did not decide; else only the counts have a meaning */
+    bool reached;                  /* although they could be reached */
+    bool partly;                   /* others did decide, or can be reached */
+    unsigned servers, away;        /* that own keys; of them: that cannot be reached */
+    uint64_t by_fallback;          /* calls that the local fallback has decided so far */
+    const char *meanwhile;         /* who decides in the servers' place, in words */
+    int64_t deadline_us;           /* within which they have to answer */
+    bool closed;                   /* the fallback denies everything */
     char why[WEIR__LOOK_WHY_SIZE]; /* in the server's words where it said something */
 };
 /* One thread at a time. */

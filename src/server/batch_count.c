@@ -58,6 +58,16 @@ static void count_simple(struct server_thread *thread, const struct server_batch
 
 /* ---- plans ---- */
 
+/* Whether the local fallback decided one of the items that begin at i and are of one policy. */
+static bool count_policy_degraded(const struct weir__plan *plan, size_t i)
+{
+    const struct weir__policy *policy = plan->enforced[i].policy;
+    bool degraded = false;
+    for (; i < plan->enforced_count && plan->enforced[i].policy == policy; i++)
+        degraded = degraded || plan->enforced[i].decision.degraded;
+    return degraded;
+}
+
 void server_plan_count(struct server_thread *thread, const struct server_rules *rules,
                        const struct weir__plan *plan, bool allowed)
 {
@@ -65,7 +75,7 @@ void server_plan_count(struct server_thread *thread, const struct server_rules *
         const struct weir__item *it = &plan->enforced[i];
         if (i == 0 || it->policy != plan->enforced[i - 1].policy)
             server_count_decision(thread->counters, rules->series.policies[it->policy->index],
-                                  allowed, it->decision.degraded);
+                                  allowed, count_policy_degraded(plan, i));
         server_count_decision(thread->counters, rules->series.entries[it->entry->index],
                               it->decision.allowed, it->decision.degraded);
         server_top_record(thread->top, rules->tops[it->policy->index], it->key.data, it->key.len,

@@ -6,7 +6,8 @@
  * was never asked about counts as gone.
  *
  * The other tells operators when the servers of a remote store stop deciding, and when they decide
- * again: one line each on stderr, with who decides in between. It looks a few times a second;
+ * again: one line each on stderr, with who decides in between; and, once a minute at most, how many
+ * decisions the local fallback made where answers came too late. It looks a few times a second;
  * whatever happens between two looks is one change at most.
  */
 #include "server/server.h"
@@ -159,33 +160,114 @@ bool server_health_stop(struct server *server)
 
 /* ---- a remote store that is away ---- */
 
+#define QUIET_US 1000000 /* so long without the fallback, and it is back */
+#define BACK_US 10000000 /* likewise, although a call misses the deadline now and then */
+#define LATE_EVERY_US 60000000
+#define LATE_AFTER_US 2000000
+
 struct server_store_watch {
     struct looker looker; /* first */
     weir_store *store;
-    bool down;
-    int64_t down_us;       /* since when */
-    uint64_t decided;      /* by the local fallback, before it was down */
+    struct server_metrics *metrics;
+    enum { WATCH_UP, WATCH_PARTLY, WATCH_DOWN } told;
+    int64_t down_us;      /* since when */
+    int64_t back_us;      /* it decides, as it seems; 0: it does not */
+    int64_t quiet_us;     /* since when the fallback decides nothing */
+    uint64_t by_fallback; /* its calls at the last look */
+    uint64_t degraded;    /* requests that the fallback had decided before it was down */
+    struct {              /* calls that miss the deadline, where all is well otherwise */
+        int64_t since_us, told_us;
+        int64_t first_us;           /* the first of them; 0: none */
+        uint64_t decided, degraded; /* at that time */
+    } late;
     char slices_told[256]; /* why there were none, the last time it was told */
 };
 
+/* Two lines at most: where the rest of the servers stops deciding later, that is told, too. */
 static void watch_tell_down(struct server_store_watch *watch, const struct weir__remote_look *look)
 {
-    watch->down = true;
-    watch->down_us = weir__mono_us();
-    server_report("the store %s: %s; meanwhile %s",
-                  look->reached ? "does not decide" : "cannot be reached", look->why,
-                  look->meanwhile);
+    if (watch->told == WATCH_UP)
+        watch->down_us = weir__mono_us();
+    watch->told = look->partly ? WATCH_PARTLY : WATCH_DOWN;
+    if (look->partly && !look->reached)
+        server_report("%u of %u servers of the store cannot be reached: %s; meanwhile, for their "
+                      "keys, %s",
+                      look->away, look->servers, look->why, look->meanwhile);
+    else if (look->partly)
+        server_report("a server of the store does not decide: %s; meanwhile, for its keys, %s",
+                      look->why, look->meanwhile);
+    else
+        server_report("the store %s: %s; meanwhile %s",
+                      look->reached || look->away < look->servers ? "does not decide"
+                                                                  : "cannot be reached",
+                      look->why, look->meanwhile);
 }
 
-static void watch_tell_up(struct server_store_watch *watch, const struct weir__remote_look *look)
+static void watch_put_lasted(struct weir__buffer *to, int64_t us)
+{
+    weir__put_duration(to, weir__max(us - us % 1000, 1000), false);
+}
+
+static void watch_tell_up(struct server_store_watch *watch, const struct weir__remote_look *look,
+                          uint64_t degraded)
 {
     char room[64];
     struct weir__buffer lasted = weir__buffer_over(room, sizeof room);
-    int64_t us = weir__mono_us() - watch->down_us;
-    weir__put_duration(&lasted, weir__max(us - us % 1000, 1000), false);
-    watch->down = false;
+    watch_put_lasted(&lasted, watch->back_us - watch->down_us);
     server_report("the store decides again, after %s; requests decided meanwhile (%s): %llu", room,
-                  look->meanwhile, (unsigned long long)(look->by_fallback - watch->decided));
+                  look->meanwhile, (unsigned long long)(degraded - watch->degraded));
+    watch->told = WATCH_UP;
+}
+
+/* A server that comes back refuses for a while, or decides for some keys only: all of that is one
+ * outage, which is over when the fallback has nothing left to do. */
+static bool watch_is_back(struct server_store_watch *watch, const struct weir__remote_look *look)
+{
+    int64_t now = weir__mono_us();
+    if (look->by_fallback != watch->by_fallback)
+        watch->quiet_us = now;
+    watch->by_fallback = look->by_fallback;
+    watch->back_us = look->down ? 0 : watch->back_us ? watch->back_us : now;
+    return watch->back_us && (now - weir__max(watch->back_us, watch->quiet_us) >= QUIET_US ||
+                              now - watch->back_us >= BACK_US);
+}
+
+static void watch_forget_late(struct server_store_watch *watch, uint64_t decided, uint64_t degraded)
+{
+    watch->late.since_us = weir__mono_us();
+    watch->late.first_us = 0;
+    watch->late.decided = decided;
+    watch->late.degraded = degraded;
+}
+
+/* Calls that are decided by the fallback although the servers decide: one line a minute at most. */
+static void watch_tell_late(struct server_store_watch *watch, const struct weir__remote_look *look,
+                            uint64_t decided, uint64_t degraded)
+{
+    int64_t now = weir__mono_us();
+    char room[64], deadline[64];
+    if (degraded == watch->late.degraded || decided <= watch->late.decided) {
+        if (now - watch->late.since_us >= LATE_EVERY_US)
+            watch_forget_late(watch, decided, degraded);
+        return;
+    }
+    if (!watch->late.first_us)
+        watch->late.first_us = now;
+    if (now - watch->late.first_us < LATE_AFTER_US || /* it may be the begin of an outage */
+        (watch->late.told_us && now - watch->late.told_us < LATE_EVERY_US))
+        return;
+    struct weir__buffer span = weir__buffer_over(room, sizeof room);
+    struct weir__buffer within = weir__buffer_over(deadline, sizeof deadline);
+    watch_put_lasted(&span, now - watch->late.since_us);
+    weir__put_duration(&within, look->deadline_us, false);
+    server_report("%llu of %llu decisions in the last %s were made by the local fallback (%s): no "
+                  "answer within %s; raise deadline=%s",
+                  (unsigned long long)(degraded - watch->late.degraded),
+                  (unsigned long long)(decided - watch->late.decided), room, look->meanwhile,
+                  deadline,
+                  look->closed ? "" : ", and use fail=closed for limits that must not be exceeded");
+    watch->late.told_us = now;
+    watch_forget_late(watch, decided, degraded);
 }
 
 /* Once for each reason: what is asked of Redis meanwhile is right, but dear. */
@@ -202,13 +284,19 @@ static void watch_look(struct looker *looker)
 {
     struct server_store_watch *watch = (struct server_store_watch *)looker;
     struct weir__remote_look look;
+    uint64_t degraded, decided = server_metrics_decided(watch->metrics, &degraded);
     weir__remote_look(watch->store, &look);
-    if (look.down && !watch->down)
+    bool back = watch_is_back(watch, &look);
+    if (look.down && (watch->told == WATCH_UP || (watch->told == WATCH_PARTLY && !look.partly)))
         watch_tell_down(watch, &look);
-    else if (!look.down && watch->down)
-        watch_tell_up(watch, &look);
-    if (!look.down)
-        watch->decided = look.by_fallback;
+    else if (watch->told == WATCH_UP)
+        watch_tell_late(watch, &look, decided, degraded);
+    else if (back)
+        watch_tell_up(watch, &look, degraded);
+    if (watch->told == WATCH_UP)
+        watch->degraded = degraded;
+    else
+        watch_forget_late(watch, decided, degraded);
     watch_tell_slices(watch);
 }
 
@@ -218,6 +306,8 @@ int server_store_watch_start(struct server *server, weir_error *err)
     if (!watch)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for watching the store");
     watch->store = server->store;
+    watch->metrics = server->metrics;
+    watch->late.since_us = weir__mono_us();
     if (!looker_start(&watch->looker, watch_look, LOOK_EVERY_MS)) {
         free(watch);
         return weir__fail(err, WEIR_ESYSTEM, 0, "no thread for watching the store");

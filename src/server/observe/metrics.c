@@ -271,6 +271,21 @@ void server_metrics_tick(struct server_metrics *metrics, int64_t now_us)
     pthread_mutex_unlock(&metrics->lock);
 }
 
+uint64_t server_metrics_decided(struct server_metrics *metrics, uint64_t *ret_degraded)
+{
+    uint64_t decided = 0;
+    *ret_degraded = 0;
+    pthread_mutex_lock(&metrics->lock);
+    for (size_t i = 0; i < metrics->setup.threads; i++) {
+        const struct server_series *const total = &metrics->threads[i]->series[SERVER_SERIES_TOTAL];
+        *ret_degraded += __atomic_load_n(&total->degraded, __ATOMIC_RELAXED);
+        decided += __atomic_load_n(&total->allowed, __ATOMIC_RELAXED) +
+                   __atomic_load_n(&total->denied, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&metrics->lock);
+    return decided;
+}
+
 size_t server_metrics_room(struct server_metrics *metrics)
 {
     pthread_mutex_lock(&metrics->lock);

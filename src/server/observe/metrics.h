@@ -208,6 +208,9 @@ void server_metrics_certificate(struct server_metrics *metrics, int64_t expires)
 /* Call it once a second, from one thread: it keeps what reports of "the last ten seconds" need. */
 void server_metrics_tick(struct server_metrics *metrics, int64_t now_us);
 
+/* Decisions so far, each request once; *ret_degraded: of them by the local fallback. */
+uint64_t server_metrics_decided(struct server_metrics *metrics, uint64_t *ret_degraded);
+
 /* ---- reports (thread-safe; not for the hot path: they sum over all threads and series) ---- */
 
 #define SERVER_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"

@@ -203,6 +203,22 @@ def test_stopped(check):
                    lambda: redis.signal(signal.SIGCONT))
 
 
+def test_late(check):
+    """Answers that are late now and then are told, with how many of them there were, and are not an outage."""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=100ms") as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), "late: Redis decides")
+
+        def told():
+            """One of them late, many in time."""
+            proxy.mode, proxy.delay = "slow", 0.15
+            nginx.get("/?k=late")
+            proxy.mode = "pass"
+            for _ in range(40):
+                nginx.get("/?k=in-time")
+            return logged(nginx, "answers did not come within 100ms; raise deadline=, and use fail=closed")
+        check(nginx.wait_for(told), f"late: it is logged: {nginx.errors()[-2000:]}")
+
+
 def test_slow(check):
     """Answers that come after the deadline are as none at all; Redis was charged all the same."""
     with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=100ms") as nginx:

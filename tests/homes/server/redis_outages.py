@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""What a server says and counts where some decisions are the local fallback's: a cluster of which a node is away, answers
+that come too late now and then.
+
+    redis_outages.py [WORD …]
+"""
+import sys
+
+from lib import abuse_tools, checks, http_client, redis_server, store_proxy, weir_server
+from lib.redis_cluster import Cluster
+
+POLICIES = """version: 1
+policies:
+  - name: fleet
+    cross_slot: give-back
+    limits:
+      - {name: customer, key: customer, limit: fixed-window 1000000/366d from-first}
+      - {name: user, key: user, limit: fixed-window 1000000/366d from-first}
+"""
+
+
+def lines(server, words):
+    return [line for line in server.errors if words in line]
+
+
+def said(server, words):
+    """Waits for a line on stderr; all such lines."""
+    server.wait_for(lambda: lines(server, words))
+    return lines(server, words)
+
+
+def named(cluster, attribute, node):
+    """A value whose key lies on that node."""
+    return next(str(i) for i in range(1000) if cluster.owner(cluster.slot(f"{{{attribute}={i}}}")) == node)
+
+
+def of_policy(server):
+    report = abuse_tools.metrics(server)
+    return tuple(int(abuse_tools.total(report, name)) for name in ("weir_degraded_decisions_total", "weir_policy_degraded_decisions_total"))
+
+
+def test_node_away(check):
+    """One node of three is away: the others decide, and the line says whose keys are decided here. Requests of several keys
+    are counted once, in total and for their policy, whichever of their keys it is."""
+    with Cluster(node_timeout_ms=600000) as cluster, \
+            weir_server.Server(["--store", cluster.url("deadline=1m&fail=closed")], POLICIES) as server, \
+            http_client.Client(server.port) as client:
+        take = lambda customer, user: client.post("/v1/take", {"attributes": {
+            "customer": named(cluster, "customer", customer), "user": named(cluster, "user", user)}}).json
+        check.equal(take(0, 1)["degraded"], False, "decided by the cluster")
+        cluster.nodes[1].kill()
+        away = said(server, "of 3 servers of the store cannot be reached")
+        check(len(away) == 1 and "1 of 3 servers" in away[0] and f"127.0.0.1:{cluster.nodes[1].port}" in away[0]
+              and "; meanwhile, for their keys, everything is denied" in away[0], f"which node, and what about its keys: {away}")
+        check.equal([take(0, 2)["degraded"] for _ in range(3)], [False] * 3, "the others decide")
+        check.equal([take(1, 0)["allowed"] for _ in range(4)] + [take(0, 1)["allowed"] for _ in range(5)] + [take(1, 1)["allowed"]],
+                    [False] * 10, "its keys are decided here")
+        check.equal(of_policy(server), (10, 10), "each request once, in total and for the policy")
+        for node in (0, 2):
+            cluster.clients[node].call("CONFIG", "SET", "maxmemory", "1")
+        plain = {"key": f"{{customer={named(cluster, 'customer', 0)}}}", "limit": "fixed-window 9/366d"}
+        check(server.wait_for(lambda: client.post("/v1/take", plain) and lines(server, "the store does not decide: OOM")),
+              f"the rest of them stops deciding: {server.stderr()}")
+        for node in (0, 2):
+            cluster.clients[node].call("CONFIG", "SET", "maxmemory", "0")
+        cluster.nodes[1].start()
+        check(server.wait_for(lambda: not take(0, 1)["degraded"]), "all of them decide")
+        back = said(server, "the store decides again")
+        check.equal(len(back), 1, f"one line: {server.stderr()}")
+        check(back[0].endswith(f"(everything is denied): {of_policy(server)[0]}"), f"with the requests, not the keys: {back}, {of_policy(server)}")
+        check.equal(len(lines(server, "the store")), 3, f"and no more: {server.stderr()}")
+
+
+def test_late(check):
+    """Answers that come too late now and then are told, with how many."""
+    for fail, advice in (("local", "raise deadline=, and use fail=closed"), ("closed", "(everything is denied)")):
+        with redis_server.Server() as redis, store_proxy.Proxy(redis.port) as proxy, \
+                weir_server.Server(f"--store redis://127.0.0.1:{proxy.port}?fail={fail}&deadline=100ms") as server, \
+                http_client.Client(server.port) as web:
+            def late():
+                """One answer too late, many in time before and after it."""
+                take = lambda: web.get("/v1/take", key="k", limit="fixed-window 1000000/366d").json["degraded"]
+                for _ in range(20):
+                    take()
+                proxy.mode, proxy.delay = "slow", 0.15
+                take()
+                proxy.mode = "pass"
+                for _ in range(20):
+                    take()
+                return lines(server, "were made by the local fallback")
+            check(server.wait_for(late), f"fail={fail}: it is told: {server.stderr()}")
+            line = lines(server, "were made by the local fallback")[0]
+            check("no answer within 100ms" in line and advice in line, f"fail={fail}: with the cause and what to do: {line}")
+
+
+TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
+
+if __name__ == "__main__":
+    sys.exit(checks.run(TESTS, sys.argv[1:]))
