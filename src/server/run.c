@@ -200,11 +200,11 @@ static void run_close_all(void)
     if (server.access_log)
         server_access_log_close(server.access_log);
     server_top_destroy(server.top);
+    server_store_watch_stop(&server); /* it reads the metrics */
     server_metrics_destroy(server.metrics);
     server_tls_destroy(server.tls);
     if (!server_health_stop(&server))
         _exit(0); /* all else is in order */
-    server_store_watch_stop(&server);
     server_near_destroy(&server);
     weir_store_close(server.store);
 }
