@@ -22,6 +22,7 @@
 #define SETS 1024 /* of WEIR__POOLS_WAYS pools each */
 #define SLOT_CHANGES (SETS + 1)
 #define WORKERS_CHANGE (SETS + 2)
+#define YIELDS_MOST 4
 #define SPIN_MOST 512 /* pauses between two tries, at most */
 #define TABLE_AT ngx_align(sizeof(ngx_http_weir_pools_memory_t), 64)
 #define NAME_MAX_LEN 8192 /* an address without its password */
@@ -175,7 +176,7 @@ bool ngx_http_weir_pools_lock(ngx_http_weir_pools_t *pools)
         }
         got = ngx_shmtx_trylock(mutex);
     }
-    if (!got) {
+    for (ngx_uint_t n = 0; !got && n < YIELDS_MOST; n++) {
         ngx_sched_yield(); /* its holder may be waiting for this very core */
         got = ngx_shmtx_trylock(mutex);
     }

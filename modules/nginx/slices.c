@@ -22,6 +22,7 @@
 #define CALLS_MAX 1024   /* slices of others that requests of this worker wait for */
 #define WAITERS_MAX 4096 /* requests of this worker that wait */
 #define POLL_MS 1
+#define SLICES_ASK WEIR_EFULL /* what those are told who are to ask for themselves */
 #define MUTE_US 10000000
 
 /* A slice that was asked for, by this worker or by another. */
@@ -29,7 +30,8 @@ struct slices_call {
     ngx_queue_t link; /* in its bucket */
     ngx_queue_t waiters;
     struct weir__slice_ask ask;
-    int64_t patience_us; /* another worker's: until then it is waited for */
+    int64_t patience_us;         /* another worker's: until then it is waited for */
+    ngx_http_weir_job_t *answer; /* of our own that Redis has answered; the lock was not free yet */
     bool own;
 };
 
@@ -85,13 +87,20 @@ static struct slices_call *calls_add(ngx_http_weir_slicer_t *slicer,
     return call;
 }
 
-/* Takes a call out; its waiters are moved to `ret`. */
-static void calls_remove(ngx_http_weir_slicer_t *slicer, struct slices_call *call, ngx_queue_t *ret)
+/* Moves a call's waiters to `ret`. */
+static void calls_release(struct slices_call *call, ngx_queue_t *ret)
 {
     ngx_queue_init(ret);
     if (!ngx_queue_empty(&call->waiters)) {
         ngx_queue_add(ret, &call->waiters);
     }
+    ngx_queue_init(&call->waiters);
+}
+
+/* Takes a call out, too. */
+static void calls_remove(ngx_http_weir_slicer_t *slicer, struct slices_call *call, ngx_queue_t *ret)
+{
+    calls_release(call, ret);
     ngx_queue_remove(&call->link);
     assert(call->own || slicer->others > 0);
     slicer->others -= !call->own;
@@ -110,17 +119,17 @@ static void slices_lose(ngx_http_weir_slicer_t *slicer, const struct weir__slice
 
 /* ---- answers to calls ---- */
 
-/* Puts what Redis said into the pool; false: it is not awaited any more. */
+/* Under the lock. Puts what Redis said into the pool; false: nothing was put. */
 static bool slices_put(ngx_http_weir_pools_t *pools, const struct weir__slice_ask *ask,
-                       const weir_decision *row)
+                       const struct weir__job *said)
 {
-    if (!ngx_http_weir_pools_lock(pools))
-        return false;
     struct weir__pool *pool = ngx_http_weir_pools_find(pools, ask->tag);
     struct weir__pool_now now = ngx_http_weir_pools_now(pools, weir__boot_us());
-    bool put = pool && weir__pool_answer(pool, &now, &ask->call, row);
-    ngx_http_weir_pools_unlock(pools);
-    return put;
+    if (pool && said->code == 0)
+        return weir__pool_answer(pool, &now, &ask->call, said->ret);
+    if (pool)
+        weir__pool_lose(pool, &ask->call);
+    return false;
 }
 
 /* A server that refuses slices is older than LEAST: it is asked for each request, and for a slice
@@ -155,28 +164,59 @@ static void slices_tell(ngx_http_weir_slicer_t *slicer, ngx_queue_t *waiters, in
     }
 }
 
-static void slices_answered(ngx_http_weir_job_t *job)
+/* The end of a call that was answered. False: not yet. A slice waits for the lock as long as it can
+ * be spent. */
+static bool slices_finish(ngx_http_weir_slicer_t *slicer, struct slices_call *call)
 {
-    ngx_http_weir_store_t *store = job->store;
-    ngx_http_weir_slicer_t *slicer = store->slicer;
-    struct slices_call *call = job->data;
-    const weir_decision *row = job->job.ret;
+    ngx_http_weir_job_t *job = call->answer;
+    ngx_http_weir_pools_t *pools = slicer->pools;
     int code = job->job.code;
+    int64_t granted = code == 0 && job->job.ret->allowed ? job->job.ret->granted : 0;
+    bool locked = ngx_http_weir_pools_lock(pools), put = false;
     ngx_queue_t waiters;
-    if (code) {
-        slices_lose(slicer, &call->ask);
-        if (code != WEIR_EUNREACHABLE)
-            slices_mute(store, &job->job);
-    } else if (!slices_put(store->pools, &call->ask, row)) {
-        ngx_http_weir_pools_count(store->pools, NGX_HTTP_WEIR_UNITS_LOST, row->granted);
+    if (!locked && code == 0 && weir__boot_us() < call->ask.call.end_us)
+        return false;
+    if (locked) {
+        put = slices_put(pools, &call->ask, &job->job);
+        ngx_http_weir_pools_unlock(pools);
     }
-    if (code == 0 && row->allowed) {
-        ngx_http_weir_pools_count(store->pools, NGX_HTTP_WEIR_SLICES_TAKEN, 1);
-        ngx_http_weir_pools_count(store->pools, NGX_HTTP_WEIR_UNITS_TAKEN, row->granted);
-    }
+    if (code && code != WEIR_EUNREACHABLE)
+        slices_mute(slicer->store, &job->job);
+    ngx_http_weir_pools_count(pools, NGX_HTTP_WEIR_SLICES_TAKEN, granted > 0);
+    ngx_http_weir_pools_count(pools, NGX_HTTP_WEIR_UNITS_TAKEN, granted);
+    ngx_http_weir_pools_count(pools, NGX_HTTP_WEIR_UNITS_LOST, put ? 0 : granted);
     calls_remove(slicer, call, &waiters);
     ngx_http_weir_job_end(job);
     slices_tell(slicer, &waiters, code);
+    return true;
+}
+
+static void slices_answered(ngx_http_weir_job_t *job)
+{
+    ngx_http_weir_slicer_t *slicer = job->store->slicer;
+    struct slices_call *call = job->data;
+    ngx_queue_t waiters;
+    call->answer = job;
+    if (slices_finish(slicer, call))
+        return;
+    if (!slicer->poll.timer_set)
+        ngx_add_timer(&slicer->poll, POLL_MS);
+    calls_release(call, &waiters);
+    slices_tell(slicer, &waiters, SLICES_ASK);
+}
+
+/* One of our own calls that was answered; NULL: there is none. */
+static struct slices_call *slices_unfinished(ngx_http_weir_slicer_t *slicer)
+{
+    for (size_t i = 0; i < BUCKETS; i++) {
+        ngx_queue_t *bucket = &slicer->calls[i];
+        for (ngx_queue_t *it = ngx_queue_head(bucket); it != bucket; it = ngx_queue_next(it)) {
+            struct slices_call *call = ngx_queue_data(it, struct slices_call, link);
+            if (call->answer)
+                return call;
+        }
+    }
+    return NULL;
 }
 
 /* Asks for a slice, which is begun in the pool. NULL: that is not possible, and it is lost. */
@@ -326,7 +366,8 @@ ngx_int_t ngx_http_weir_slices_take(ngx_http_weir_ctx_t *ctx, ngx_http_weir_stor
     return slices_take(store->slicer, ctx, plan, NULL);
 }
 
-/* What was waited for has come, or has failed with that code. */
+/* What was waited for has come, or has failed with that code: then it asks for itself, unless Redis
+ * is out of reach. */
 static void slices_retry(ngx_http_weir_join_t *join, int code)
 {
     ngx_http_weir_ctx_t *ctx = join->ctx;
@@ -401,13 +442,16 @@ static void slices_poll(ngx_event_t *event)
 {
     ngx_http_weir_slicer_t *slicer = event->data;
     ngx_queue_t over, late;
+    struct slices_call *call;
     ngx_queue_init(&over);
     ngx_queue_init(&late);
+    while ((call = slices_unfinished(slicer)) && slices_finish(slicer, call))
+        ;
     slices_look(slicer, &over, &late);
-    if (slicer->others > 0)
+    if ((slicer->others > 0 || call) && !event->timer_set)
         ngx_add_timer(event, POLL_MS);
     slices_tell(slicer, &over, 0);
-    slices_tell(slicer, &late, WEIR_EFULL); /* they ask for themselves */
+    slices_tell(slicer, &late, SLICES_ASK);
 }
 
 /* ---- for those who ask Redis ---- */
@@ -489,8 +533,11 @@ void ngx_http_weir_slicer_free(ngx_http_weir_slicer_t *slicer)
         ngx_del_timer(&slicer->tick);
     for (size_t i = 0; i < BUCKETS; i++) {
         while (!ngx_queue_empty(&slicer->calls[i])) {
-            ngx_queue_t *first = ngx_queue_head(&slicer->calls[i]);
-            calls_remove(slicer, ngx_queue_data(first, struct slices_call, link), &none);
+            struct slices_call *call =
+                ngx_queue_data(ngx_queue_head(&slicer->calls[i]), struct slices_call, link);
+            if (call->answer)
+                ngx_http_weir_job_free(call->answer);
+            calls_remove(slicer, call, &none);
         }
     }
     free(slicer);

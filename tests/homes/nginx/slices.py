@@ -171,7 +171,7 @@ def test_totals(check):
              "token-bucket 400/100d stepped": 360, "leaky-bucket 1/100d burst 399 nodelay": 360}
     locations = "".join(f'location = /{i} {{ weir_log_level info; weir_limit key=k{i} zone=z "{text}"; }}\n'
                         for i, text in enumerate(kinds))
-    with redis_server.Server(MODULE) as redis, sliced(redis.port, locations=locations, more="deadline=10s denial_cache=off") as nginx:
+    with redis_server.Server(MODULE) as redis, sliced(redis.port, locations=locations, life="300ms", more="deadline=10s denial_cache=off") as nginx:
         floods = [Flood(nginx, path=f"/{i}", clients=1) for i in range(len(kinds))]
         for flood, number in zip(floods, kinds.values()):
             poll(lambda: len(flood.passed) >= number - 20 or flood.denied > 100)
@@ -184,7 +184,7 @@ def test_totals(check):
             answers = [nginx.get(f"/{i}") for i in range(len(kinds))]
             passed[:] = [n + (answer.status == 200) for n, answer in zip(passed, answers)]
             return settled and {(answer.status, answer.weir["local"]) for answer in answers} == {(429, "0")}
-        check(poll(are_used_up, step=0.25), f"used up: {passed}")
+        check(poll(are_used_up, step=0.08), f"used up: {passed}")
         check.equal([text for text, n in zip(kinds, passed) if n > kinds[text]], [], "too many passed")
         check.equal(sum(passed) + slices(nginx)["units_lost"], sum(kinds.values()), f"passed, or lost: {passed}, {slices(nginx)}")
 
