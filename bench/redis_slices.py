@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The redis:// store with and without slices, one hot key, two processes (make bench-redis).
 
-    bench/redis_slices.py [--rounds N] [--seconds S] [--engine module|lua] [--library] [--server]
+    bench/redis_slices.py [--rounds N] [--seconds S] [--engine module|lua] [--library] [--server] [--nginx]
 
 Rows are measured in turns, with and without slices in each round; a figure is the median of the rounds. Redis counts its own
 commands (INFO commandstats). The slices are those of ten peers of 5 % of 100,000/s, so that one process holds at most 500
@@ -9,14 +9,17 @@ units. Nothing here fails on a time; an aim that is missed is printed as well.
 """
 import argparse
 import json
+import math
+import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-from lib import redis_server, weir_server  # noqa: E402
+from lib import nginx_server, redis_server, weir_server  # noqa: E402
 from lib.build import REDIS_MODULE, WEIR  # noqa: E402
 
 LIMIT, RATE = "token-bucket 100000/s", 100_000
@@ -27,6 +30,7 @@ ROWS = [("0.5 times the limit", 0.5, 1), ("0.9 times the limit", 0.9, 1), ("1.5 
         ("as fast as they can", 0, 1), ("as fast as they can, 16 threads each", 0, 16)]
 SERVED = [("RESP, pipelined 16", "resp", 16), ("RESP, one at a time", "resp", 1), ("HTTP, pipelined 16", "http", 16),
           ("HTTP, one at a time", "http", 1)]
+NGINX = [("allowed", "token-bucket 100m/s"), ("most denied", "token-bucket 1000/s")]
 COMMANDS = {"resp": ["WEIR.TAKE", "hot", LIMIT], "http": ["GET", "/v1/take?key=hot&limit=" + LIMIT.replace(" ", "%20")]}
 
 
@@ -92,6 +96,31 @@ def serve(program, redis, sliced, row, seconds):
             "per_command": answer["requests"] / max(1, seen)}
 
 
+def cpu_seconds(pids):
+    """What these processes have worked."""
+    fields = [pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split() for pid in pids]
+    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def ask_nginx(_, redis, sliced, row, seconds):
+    """One nginx with two workers, asked by wrk."""
+    _, limit = row
+    server = f'location / {{ empty_gif; weir_log_level info; weir_limit key=hot zone=z "{limit}"; }}'
+    http = (f"error_log {{folder}}/crit.log crit; keepalive_requests 1000000000; weir_zone z 1m;\nweir_store {url_of(redis, sliced)};")
+    with nginx_server.Nginx(http, server, workers=2, listen="reuseport") as nginx:
+        wrk = ["wrk", "-t", "1", "-c", "50", nginx.url("/")]
+        subprocess.run([*wrk, "-d", "1s"], check=True, stdout=subprocess.DEVNULL)
+        workers = nginx.workers()
+        before, cpu = commands(redis), cpu_seconds(workers)
+        said = subprocess.run([*wrk, "-d", f"{math.ceil(seconds)}s"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        seen, cpu = commands(redis) - before, cpu_seconds(workers) - cpu
+    requests = int(re.search(r"(\d+) requests in", said)[1])
+    if "Socket errors" in said:
+        sys.exit(f"wrk: {said}")
+    return {"rate": float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]), "cpu_us": cpu * 1e6 / requests,
+            "per_command": requests / max(1, seen)}
+
+
 def median(rounds, name):
     return statistics.median(each[name] for each in rounds)
 
@@ -120,8 +149,16 @@ def show_library(results):
 
 
 def show_server(results):
-    print(f"\nweir serve in front of one Redis, one thread, one hot key, {LIMIT}, 50 connections; without and with slices")
-    for row in SERVED:
+    show_requests(f"weir serve in front of one Redis, one thread, one hot key, {LIMIT}", SERVED, results)
+
+
+def show_nginx(results):
+    show_requests("nginx in front of one Redis, two workers, one hot key, HTTP/1.1 one at a time", NGINX, results)
+
+
+def show_requests(title, rows, results):
+    print(f"\n{title}, 50 connections; without and with slices")
+    for row in rows:
         plain, sliced = results[row[0], False], results[row[0], True]
         gain = statistics.median(two["rate"] / one["rate"] for one, two in zip(plain, sliced))
         print(f"  {row[0]:22} {median(plain, 'rate'):12,.0f} requests a second, {median(sliced, 'rate'):12,.0f} with slices ({gain:.1f} times); "
@@ -136,11 +173,14 @@ def main():
     options.add_argument("--engine", choices=("module", "lua"), default="module")
     options.add_argument("--library", action="store_true", help="only the library")
     options.add_argument("--server", action="store_true", help="only the server")
+    options.add_argument("--nginx", action="store_true", help="only nginx")
     given = options.parse_args()
     build = ROOT / "build"
     subprocess.run(["ninja", "-C", str(build), "bench/bench-slices", "bench/bench-load"], check=True, stdout=subprocess.DEVNULL)
-    parts = [(take, ROWS, "bench-slices", show_library)] if not given.server or given.library else []
-    parts += [(serve, SERVED, "bench-load", show_server)] if not given.library or given.server else []
+    every = not (given.library or given.server or given.nginx)
+    parts = [(take, ROWS, "bench-slices", show_library)] if every or given.library else []
+    parts += [(serve, SERVED, "bench-load", show_server)] if every or given.server else []
+    parts += [(ask_nginx, NGINX, "", show_nginx)] if every or given.nginx else []
     for measure, rows, program, show in parts:
         results = {(row[0], sliced): [] for row in rows for sliced in (False, True)}
         for _ in range(given.rounds):
