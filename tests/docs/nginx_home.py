@@ -8,7 +8,7 @@
     printed = server.back(printed)  and the other way round
 
 A block is text of http {}, which pages call /etc/nginx/conf.d/site.conf; `nginx server`, `nginx location` and
-`nginx main` are text of these levels, main being a whole nginx.conf. Where the first `sh nginx` block behind it starts a
+`nginx main` are text of these levels, main being a whole nginx.conf. With `lua` Debian's module for Lua is loaded, too. Where the first `sh nginx` block behind it starts a
 server, others go on with it; nginx on their PATH is that server's, and its `-s reload` is back when only new workers run.
 A server must not have logged [alert] or [emerg] when it is stopped, which the page's next nginx block does.
 
@@ -32,6 +32,7 @@ MODULE = re.compile(r"(?<=load_module )\S*ngx_http_weir_module\.so")
 # what pages call files, and what they are in a server's folder; the longer ones first
 FILES = (("/etc/nginx/conf.d/site.conf", "{folder}/http.conf"), ("/etc/nginx", "{folder}"),
          ("/var/log/nginx", "{folder}"), ("/var/www/html", "{folder}/html"))
+LUA = "".join(f"load_module /usr/lib/nginx/modules/{name}.so;" for name in ("ndk_http_module", "ngx_http_lua_module"))
 PAGE = "<h1>It works</h1>\n"
 LARGE = 400000  # bytes of /large.bin
 RELOADING = """#!/bin/sh
@@ -67,7 +68,7 @@ class Dressed(nginx_server.Nginx):
     def __init__(self, text, flags, redis):
         self.whole = "main" in flags
         self.redis_port = str(redis.server([]).port) if REDIS_PORT in text else REDIS_PORT
-        super().__init__(self.placed(self.level(text, flags)),
+        super().__init__(self.placed(self.level(text, flags)), main=LUA if "lua" in flags else "",
                          files={"html/index.html": PAGE, "html/large.bin": "x" * LARGE})
 
     @staticmethod
