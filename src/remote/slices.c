@@ -7,6 +7,7 @@
 
 #define JOINS_MAX 4         /* then the request goes to Redis by itself */
 #define HOT 4               /* requests by which a slot is worth having */
+#define REFUSED_US 10000000 /* so long a server that does not know LEAST is not asked again */
 #define PATIENCE_US 1000000 /* beyond its deadline a call counts as in flight: its caller ends it */
 
 _Static_assert(WEIR__DENIED_SETS % WEIR__SLICES_STRIPES == 0, "denials share the locks");
@@ -218,12 +219,12 @@ static bool slices_recall(struct weir__slices *slices, const struct weir__denied
 static void slices_note(struct weir__slices *slices, const struct slices_turn *turn,
                         const struct weir__job *job)
 {
-    struct weir__slices_stripe *stripe = slices_denied_stripe(slices, &turn->denied);
     const weir_decision *rows = job->rows ? job->rows : job->ret;
     if (!turn->notes || job->code || job->ret->allowed)
         return;
     if (!job->rows && turn->denied.limits != 1) /* nobody wanted the rows */
         return;
+    struct weir__slices_stripe *stripe = slices_denied_stripe(slices, &turn->denied);
     weir__lock_take(&stripe->lock);
     weir__denied_note(&slices->denied, &turn->denied, rows, job->ret, turn->asked_us,
                       slices->slicing.life_us);
@@ -289,7 +290,7 @@ weir_request weir__slice_request(const struct weir__slice_ask *ask, weir_key key
 static void slices_heed_refusal(struct weir__slices *slices, const struct weir__job *job)
 {
     if (job->code && job->code != WEIR_EUNREACHABLE && strstr(job->error, "LEAST"))
-        atomic_store(&slices->refused_until_us, weir__boot_us() + 10000000);
+        atomic_store(&slices->refused_until_us, weir__boot_us() + REFUSED_US);
     else if (job->code == 0 && job->requests[0].least && slices->refused_until_us)
         atomic_store(&slices->refused_until_us, 0);
     if (job->code == WEIR_EUNREACHABLE) /* it may have forgotten all, or be another one now */
@@ -308,7 +309,7 @@ void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_as
     struct weir__slices_stripe *stripe = weir__slices_stripe(slices, ask->tag);
     struct weir__pool_now now = weir__slices_now(slices);
     const weir_decision *row = &job->rows[0];
-    bool kept = false;
+    bool granted = job->code == 0 && row->allowed, kept = false;
     atomic_fetch_add_explicit(&slices->calls, 1, memory_order_relaxed);
     slices_heed_refusal(slices, job);
     weir__lock_take(&stripe->lock);
@@ -317,18 +318,18 @@ void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_as
         kept = weir__pool_answer(pool, &now, &ask->call, row);
     else if (pool)
         weir__pool_lose(pool, &ask->call);
-    if (kept)
+    if (granted && kept)
         stripe->held |= weir__slices_bit(slices, pool);
-    if (job->code == 0 && row->allowed) {
+    if (granted) {
         weir__count_add(&stripe->slices_taken, 1);
         weir__count_add(&stripe->units_taken, (uint64_t)row->granted);
     }
     if (stripe->joined)
         pthread_cond_broadcast(&stripe->answered);
     weir__lock_release(&stripe->lock);
-    if (job->code == 0 && row->allowed && !kept)
+    if (granted && !kept)
         weir__slices_lose(slices, 1, row->granted);
-    else if (kept && !atomic_exchange(&slices->busy, 1))
+    else if (granted && !atomic_exchange(&slices->busy, 1))
         weir__slices_ring(slices); /* it may have to be given back one day */
 }
 
