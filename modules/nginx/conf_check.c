@@ -1,7 +1,8 @@
 /*
  * What only the whole configuration shows about the limits that a location decides together:
  * whether there are too many, whether their zones can hold them, whether two of them would share a
- * state, and whether the store can decide them in one call.
+ * state, and whether the store can decide them in one call. And whether limits of two locations
+ * share a state though they differ.
  */
 #include "ngx_http_weir.h"
 
@@ -166,6 +167,72 @@ static char *check_list(ngx_conf_t *cf, const ngx_array_t *list)
     return NGX_CONF_OK;
 }
 
+/* ---- two locations ---- */
+
+/* A limit of a location, and where its states are. */
+struct check_listed {
+    const ngx_http_weir_limit_t *limit;
+    const ngx_http_weir_store_t *store;
+};
+
+/* Whether two limits share a state and differ in more than a share does: a share of a bucket has
+ * the same rate and another size. Whoever means it gives both one name. */
+static bool check_differ(const ngx_http_weir_limit_t *a, const ngx_http_weir_limit_t *b)
+{
+    if (a->name.len && ngx_http_weir_same(&a->name, &b->name))
+        return false;
+    for (size_t i = 0; a->limit && b->limit && i < a->limit->count; i++) {
+        for (size_t j = 0; j < b->limit->count; j++) {
+            const struct weir__rule *one = &a->limit->rules[i], *other = &b->limit->rules[j];
+            if (weir__rule_same_state(one, other) && one->count != other->count)
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool check_is_one_memory(const struct check_listed *a, const struct check_listed *b)
+{
+    return a->store == b->store && (a->limit->zone == b->limit->zone || a->store);
+}
+
+/* Limits of two locations with one key: nobody sees in either of them that the other one spends,
+ * too. One warning for each limit. */
+static char *check_elsewhere(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf)
+{
+    ngx_http_weir_main_conf_t *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
+    ngx_http_weir_limit_t **limits = conf->limits ? conf->limits->elts : NULL;
+    if (!main->checked.elts &&
+        ngx_array_init(&main->checked, cf->pool, 16, sizeof(struct check_listed)) != NGX_OK)
+        return NGX_CONF_ERROR;
+    ngx_uint_t before = main->checked.nelts; /* not those of this location */
+    for (ngx_uint_t i = 0; limits && i < conf->limits->nelts; i++) {
+        struct check_listed it = {limits[i], conf->store};
+        const struct check_listed *others = main->checked.elts; /* it may have moved */
+        bool known = false, warned = false;
+        for (ngx_uint_t j = 0; j < before && !known && !warned; j++) {
+            known = others[j].limit == it.limit && others[j].store == it.store;
+            warned = !known && check_is_one_memory(&others[j], &it) &&
+                     ngx_http_weir_same(&others[j].limit->key_text, &it.limit->key_text) &&
+                     check_differ(others[j].limit, it.limit);
+            if (warned)
+                ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                              "limits in %V:%ui and %V:%ui have one key, algorithm and period but "
+                              "different counts: they share one state, and each spends what the "
+                              "other allows; give one a word of its own, like key=login:%V, or "
+                              "both one name= if this is meant",
+                              &others[j].limit->place.file, others[j].limit->place.line,
+                              &it.limit->place.file, it.limit->place.line, &it.limit->key_text);
+        }
+        struct check_listed *added = known ? NULL : ngx_array_push(&main->checked);
+        if (!known && !added)
+            return NGX_CONF_ERROR;
+        if (added)
+            *added = it;
+    }
+    return NGX_CONF_OK;
+}
+
 char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf)
 {
     if (check_list(cf, conf->limits) != NGX_CONF_OK || check_list(cf, conf->conns) != NGX_CONF_OK ||
@@ -177,5 +244,5 @@ char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_
                 return NGX_CONF_ERROR;
         }
     }
-    return NGX_CONF_OK;
+    return check_elsewhere(cf, conf);
 }

@@ -106,6 +106,7 @@ typedef struct {
 typedef struct {
     ngx_array_t zones;     /* of ngx_http_weir_zone_t * */
     ngx_array_t stores;    /* of ngx_http_weir_store_t * */
+    ngx_array_t checked;   /* of limits of all locations, by conf_check.c */
     ngx_flag_t test_clock; /* some location has a weir_test_clock */
 } ngx_http_weir_main_conf_t;
 

@@ -295,7 +295,33 @@ def test_equal_keys(check):
     check(code == 0 and "[warn]" in said and "server.conf:4" in said and "$arg_a" in said, f"a warning: {code} {said}")
 
 
-TESTS = [test_locations, test_several, test_http, test_good, test_secrets, test_variables, test_equal_keys]
+def test_two_locations(check):
+    """Limits of two locations that share a state though they differ are warned of, once; what may be meant is not."""
+    here = 'weir_limit key=$binary_remote_addr zone=z "token-bucket 20/m burst 5"'
+    def said(other, first=here):
+        code, text = Nginx.check(ZONES, f"listen {{port}};\n{first};\nlocation / {{ empty_gif; }}\nlocation /login {{\n{other};\nempty_gif; }}\n"
+                                        "location /more { empty_gif; }")
+        check.equal(code, 0, f"{other}: {text}")
+        return [line for line in text.splitlines() if "[warn]" in line]
+    warned = said('weir_limit key=$binary_remote_addr zone=z "token-bucket 1/m"')
+    check(len(warned) == 1 and "server.conf:2 and" in warned[0] and "server.conf:5 have one key" in warned[0] and "like key=login:$binary_remote_addr" in warned[0],
+          f"one warning that names both lines and the fix: {warned}")
+    check.equal(len(said('weir_limit key=$binary_remote_addr zone=z "fixed-window 9/h, sliding-log 5/m"', 'weir_limit key=$binary_remote_addr zone=z "sliding-log 60/m"')), 1,
+                "a window in a list")
+    check.equal(len(said('weir_limit key=$binary_remote_addr zone=z "token-bucket 1/m" dry_run')), 1, "a dry run charges the same state")
+    for other, what in {
+            'weir_limit key=login:$binary_remote_addr zone=z "token-bucket 1/m"': "another key",
+            'weir_limit key=$binary_remote_addr zone=y "token-bucket 1/m"': "another zone",
+            'weir_limit key=$binary_remote_addr zone=z "token-bucket 1/h"': "another period",
+            'weir_limit key=$binary_remote_addr zone=z "sliding-log 1/m"': "another algorithm",
+            'weir_limit key=$binary_remote_addr zone=z "token-bucket 20/m burst 2"': "a share",
+            here: "the same limit"}.items():
+        check.equal(said(other), [], f"no warning: {what}")
+    check.equal(said('weir_limit key=$binary_remote_addr zone=z "sliding-log 5/m" name=a', 'weir_limit key=$binary_remote_addr zone=z "sliding-log 60/m" name=a'), [],
+                "no warning: one name says that it is meant")
+
+
+TESTS = [test_locations, test_several, test_http, test_good, test_secrets, test_variables, test_equal_keys, test_two_locations]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
