@@ -37,7 +37,7 @@ LOADS = {
     "bindings: node_waits": 0.3, "bindings: node_cluster": 2.0,
     "bindings: lua_exact": 2.0, "bindings: lua_limit": 0.3,
     "bindings: python_slots": 0.2, "bindings: python_web": 0.4, "bindings: python_workers": 1.5,
-    "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4,
+    "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4, "redis: store_slices": 0.2,
 }
 
 LONG = ("documentation", "dashboard", "model: against", "nginx: rate", "nginx: twins", "nginx: faults", "nginx: fleet",

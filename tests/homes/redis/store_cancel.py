@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Threads that are cancelled inside verbs of a redis:// store: nobody hangs, and every verb works afterwards. With the
-module and without it. The program is tests/concurrent/cancel.c.
+module, without it, and with slices. The program is tests/concurrent/cancel.c.
 
     store_cancel.py [--long]
 """
@@ -16,9 +16,10 @@ def main():
     check = checks.Checks()
     count = COUNTS["--long" in sys.argv]
     program = build.BUILD / "tests" / "cancel"
-    for name, options in (("module", f"--loadmodule {build.REDIS_MODULE}"), ("lua", "")):
+    module = f"--loadmodule {build.REDIS_MODULE}"
+    for name, options, slices in (("module", module, ""), ("lua", "", ""), ("slices", module, "&slices=20%&peers=2")):
         with redis_server.Server(options) as server:
-            done = subprocess.run([program, str(count), f"redis://127.0.0.1:{server.port}?deadline=30s"], text=True,
+            done = subprocess.run([program, str(count), f"redis://127.0.0.1:{server.port}?deadline=30s{slices}"], text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         check.equal(done.returncode, 0, f"{name}: {count} cancellations: {done.stdout[-500:]}")
     return check.end()
