@@ -32,14 +32,13 @@ complete -c weir -n $none -a help -d "Show the help of a command"
 complete -c weir -n "__fish_seen_subcommand_from help" -a "$commands"
 
 complete -c weir -n "__fish_seen_subcommand_from $commands; and not __fish_seen_subcommand_from serve run pipe" -l json -d "Print JSON"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe replay bench check serve" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe explain replay bench check serve" \
     -l store -x -d "Where the state is kept" \
     -a "file: shm: memory: redis:// rediss:// redis+cluster:// rediss+cluster:// redis+sentinel:// rediss+sentinel:// redis+unix://"
 complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe explain" \
     -l server -x -a "http:// https:// unix:" -d "Use a running server"
 complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe explain" \
     -l token -x -d "The token of the server"
-complete -c weir -n "__fish_seen_subcommand_from explain" -l store -x -a "redis://" -d "What its slices do"
 complete -c weir -n "__fish_seen_subcommand_from explain" -l key -x -d "The state of this key"
 complete -c weir -n "__fish_seen_subcommand_from explain" -l policy -x -d "Under this policy"
 complete -c weir -n "__fish_seen_subcommand_from lua" -l args -x -d "Print the numbers for a take"
