@@ -33,7 +33,7 @@ LOADS = {
     "server: abuse_flood": 2.0, "server: abuse_connections": 0.4, "server: operation_stop": 0.1,
     "command line: run": 0.3, "command line: pipe": 0.3, "server: cli_shared": 0.3, "server: operation_log": 0.2, "server: monitoring": 0.4,
     "nginx: rate": 0.1, "nginx: twins": 0.1, "nginx: shaping": 0.1, "nginx: conns": 0.1, "nginx: fleet": 0.3,
-    "nginx: faults": 0.4, "nginx: overload": 0.3, "nginx: edges": 0.2, "nginx: limits": 0.3,
+    "nginx: faults": 0.4, "nginx: overload": 0.3, "nginx: edges": 0.2, "nginx: limits": 0.3, "nginx: slices": 0.4,
     "bindings: node_waits": 0.3, "bindings: node_cluster": 2.0,
     "bindings: lua_exact": 2.0, "bindings: lua_limit": 0.3,
     "bindings: python_slots": 0.2, "bindings: python_web": 0.4, "bindings: python_workers": 1.5,

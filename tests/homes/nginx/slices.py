@@ -11,6 +11,7 @@ import pathlib
 import re
 import select
 import signal
+import socket
 import struct
 import sys
 import threading
@@ -20,10 +21,12 @@ from lib import checks, nginx_server, redis_server
 from lib.build import REDIS_MODULE
 from lib.nginx_server import get, poll, serve
 from lib.sanitizers import is_sanitized
+from lib.store_proxy import Proxy
 
 # a plain redis-server takes only a plain module: that of the build around
 PLAIN = REDIS_MODULE.parent.parent / REDIS_MODULE.name if is_sanitized(REDIS_MODULE) else REDIS_MODULE
-MODULE, LUA = f"--loadmodule {PLAIN}", ""
+MODULE = f"--loadmodule {PLAIN}"
+ENGINES = (("module", MODULE), ("lua", ""))[:1 if is_sanitized(REDIS_MODULE) else 2]  # nginx's part is the same
 WORKERS = 4
 RATE, BURST = 500, 400
 BUCKET = f"token-bucket {RATE}/s burst {BURST}"
@@ -150,7 +153,7 @@ def test_checker(check):
 def test_flood(check):
     """Four workers: never over the limit, with few queries. First a slice is held while the bucket fills up again: a build that does
     not ask for less than the limit lets too many through then."""
-    for name, options in (("module", MODULE), ("lua", LUA)):
+    for name, options in ENGINES:
         with redis_server.Server(options) as redis, sliced(redis.port, life="5s") as nginx:
             first = Flood(nginx, clients=0)
             with nginx.client() as client:  # fewer than the limit allows, until the slices are as large as they can be
@@ -350,6 +353,27 @@ def test_peers(check):
         check(three.wait_for(lambda: three.get("/?k=first") and slices(three)["slot"]), "the third gets the slot")
 
 
+def test_clients_leave(check):
+    """Requests that wait for a slice while their clients leave; and a slice that comes too late for all who wait."""
+    with redis_server.Server(MODULE) as redis, Proxy(redis.port) as proxy, \
+            sliced(proxy.port, workers=2, more="deadline=150ms", life="200ms") as nginx:
+        first = Flood(nginx)
+        check(nginx.wait_for(lambda: slices(nginx)["local"] > 0), "slices are taken")
+        first.stop()
+        for delay in (0.05, 0.3):
+            proxy.mode, proxy.delay = "slow", delay
+            for _ in range(40):
+                with socket.create_connection(("127.0.0.1", nginx.port)) as client:
+                    client.sendall(get("/?k=hot") * 4)
+            flood = Flood(nginx, clients=4)
+            flood.wait(20)
+            flood.stop()
+            check.equal(flood.others, set(), f"{delay}: answers")
+            proxy.mode = "pass"
+            check(nginx.wait_for(lambda: nginx.get("/info").json["stores"][0]["queue"] == 0), f"{delay}: nothing is under way")
+        check(nginx.wait_for(lambda: nginx.get("/?k=hot").weir["degraded"] == "0"), "Redis decides")
+
+
 def test_given_back(check):
     """What is not wanted any more, or held at the end, is given back."""
     with redis_server.Server(MODULE) as redis, redis.client() as client:
@@ -382,6 +406,7 @@ def test_central(check):
         location = /small {{ weir_limit key=$arg_k zone=z "sliding-log 9/366d"; }}
         location = /slow {{ weir_limit key=$arg_k zone=z "leaky-bucket 1/100d burst 9" wait=0s; }}
         location = /window {{ weir_limit key=$arg_k zone=z "fixed-window 100/366d" cost=$arg_c; }}
+        location = /half {{ weir_limit key=$arg_k zone=z "token-bucket {RATE}/s burst {BURST // 2}" cost=$arg_c; }}
         location = /shadow {{ weir_dry_run on; weir_limit key=$arg_k zone=z "sliding-log 100/366d"; }}
         location = /clock {{ weir_test_clock $arg_t; weir_limit key=$arg_k zone=z "sliding-log 100/366d"; }}
         """
@@ -397,6 +422,9 @@ def test_central(check):
         answer = nginx.get("/?k=h&c=390")
         check.equal((answer.status, answer.weir["limit"], answer.weir["retry_after_us"]), (429, str(BURST), ""), "more than there ever is")
         check.equal(nginx.get(f"/?k=h&c={BURST - BURST // 10}").status, 200, "as much as there is")
+        check.equal(nginx.get("/?k=m").status, 200, "its pool is that of the larger size")
+        for key, status in (("m", 429), ("n", 200)):
+            check.equal(nginx.get(f"/half?k={key}&c={BURST // 2 - 30}").status, status, f"a smaller size of {key}: less by the larger one's")
         check.equal(passed("/on?k=i"), (130, {"0"}), "on=: charges that come back")
         check.equal({it.weir["status"] for it in [nginx.get("/shadow?k=j") for _ in range(130)]}, {"PASSED", "DRY_RUN"}, "dry run")
         at = nginx_server.T0
