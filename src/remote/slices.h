@@ -82,6 +82,13 @@ static inline bool weir__slices_alive(const struct weir__slices *slices)
     return owner != 0 && (slices->wiped || owner == getpid());
 }
 
+/* Whether the servers know LEAST, as far as is known. */
+static inline bool weir__slices_may_ask(const struct weir__slices *slices, int64_t now_us)
+{
+    return WEIR__LIKELY(now_us >=
+                        atomic_load_explicit(&slices->refused_until_us, memory_order_relaxed));
+}
+
 /* What an address says about slices. */
 static inline struct weir__slicing weir__slicing_of(const struct weir__redis_url *url)
 {
