@@ -70,11 +70,21 @@ int suggest_check_policies(const char *text, size_t len, weir_error *err);
 void suggest_put_why(struct weir__buffer *buffer, const struct suggest *suggest, size_t i);
 /* What is wanted: "deny at most 1% of the keys". */
 void suggest_put_goal(struct weir__buffer *buffer, const struct desk_goal *goal);
+/* "7456 requests of 372 keys", and when that was. */
+void suggest_put_part(struct weir__buffer *buffer, const struct desk_part *part);
+/* What a suggestion denied in the second part, and what to expect: requests, and keys. */
+void suggest_put_requests(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
+void suggest_put_keys(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
 /* Whether a suggestion met the goal, and what to expect on other days. */
 void suggest_put_meets(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
 /* In which order they come. */
 const char *suggest_order(const struct desk_suggest *result);
 void suggest_print(const struct suggest *suggest);
 void suggest_print_json(const struct suggest *suggest);
+
+/* ---- suggest_report.c ---- */
+
+/* Writes the page, if one was asked for. */
+int suggest_write_report(const struct suggest *suggest);
 
 #endif

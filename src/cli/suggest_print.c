@@ -160,15 +160,21 @@ static void print_requests(const struct suggest *suggest)
            cli_about(whole->last_us - whole->first_us).text);
 }
 
+void suggest_put_part(struct weir__buffer *out, const struct desk_part *part)
+{
+    struct print_text from = print_time(part->from_us), to = print_time(part->to_us);
+    bool same = strlen(to.text) > 11 && !strncmp(from.text, to.text, 11); /* the day */
+    weir__put_format(out, "%s to %s: %" PRId64 " request%s of %" PRId64 " key%s", from.text,
+                     to.text + (same ? 11 : 0), part->requests, part->requests == 1 ? "" : "s",
+                     part->keys, part->keys == 1 ? "" : "s");
+}
+
 static void print_part(const char *label, const struct desk_part *part, const char *more)
 {
     char text[256];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    struct print_text from = print_time(part->from_us), to = print_time(part->to_us);
-    bool same = strlen(to.text) > 11 && !strncmp(from.text, to.text, 11); /* the day */
-    weir__put_format(&buffer, "%s to %s: %" PRId64 " request%s of %" PRId64 " key%s%s", from.text,
-                     to.text + (same ? 11 : 0), part->requests, part->requests == 1 ? "" : "s",
-                     part->keys, part->keys == 1 ? "" : "s", more);
+    suggest_put_part(&buffer, part);
+    weir__put_text(&buffer, more);
     cli_print_labelled(label, LABELS, text);
 }
 
@@ -277,21 +283,34 @@ static void print_worst(const struct desk_engine *engine, size_t candidate)
     }
 }
 
+void suggest_put_requests(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
+{
+    const struct desk_share *share = &result->suggestions[i].requests;
+    weir__put_format(out, "%" PRId64 " of %" PRId64 " requests, %s; expect %s to %s",
+                     result->judged->tallies[i].denied, result->parts[1].requests,
+                     print_percent(share->part).text, print_percent(share->low).text,
+                     print_percent(share->high).text);
+}
+
+void suggest_put_keys(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
+{
+    const struct desk_share *share = &result->suggestions[i].keys;
+    weir__put_format(out, "%" PRId64 " of %" PRId64 " keys, %s; expect %s to %s",
+                     result->judged->tallies[i].keys_denied, result->parts[1].keys,
+                     print_percent(share->part).text, print_percent(share->low).text,
+                     print_percent(share->high).text);
+}
+
 static void print_figures(const struct desk_suggest *result, size_t i)
 {
     const struct desk_suggestion *it = &result->suggestions[i];
     const struct desk_tally *tally = &result->judged->tallies[i];
     char text[320];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_format(&buffer, "%" PRId64 " of %" PRId64 " requests, %s; expect %s to %s",
-                     tally->denied, result->parts[1].requests,
-                     print_percent(it->requests.part).text, print_percent(it->requests.low).text,
-                     print_percent(it->requests.high).text);
+    suggest_put_requests(&buffer, result, i);
     cli_print_labelled("denied", LABELS, text);
     buffer = weir__buffer_over(text, sizeof text);
-    weir__put_format(&buffer, "%" PRId64 " of %" PRId64 " keys, %s; expect %s to %s",
-                     tally->keys_denied, result->parts[1].keys, print_percent(it->keys.part).text,
-                     print_percent(it->keys.low).text, print_percent(it->keys.high).text);
+    suggest_put_keys(&buffer, result, i);
     cli_print_labelled("", LABELS, text);
     print_worst(result->judged, i);
     if (tally->delayed > 0) {

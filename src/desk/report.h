@@ -8,6 +8,13 @@
 
 #define DESK_TOP 10
 
+/* A line of the page: "goal", "deny at most 1% of the keys". */
+struct desk_said {
+    const char *label;
+    const char *text;
+    bool code; /* to be copied, in lines */
+};
+
 /* One of the candidates, as it is shown. */
 struct desk_shown {
     const char *name;
@@ -15,6 +22,8 @@ struct desk_shown {
     const char *text;         /* its limits, or the file of policies */
     const char *const *parts; /* of policies: names of what can deny */
     size_t part_count;
+    const struct desk_said *said; /* what else is known about it; may be NULL */
+    size_t said_count;
 };
 
 struct desk_report {
@@ -23,8 +32,10 @@ struct desk_report {
     const struct desk_facts *facts;   /* NULL: a trace, all of which was read */
     const char *path;                 /* of a trace */
     const char *key;                  /* what keys are: "ip" */
-    const char *note;                 /* a sentence for the page; may be NULL */
-    bool several;                     /* candidates are named, and stand in a list */
+    const char *command, *heading;    /* of the page: "weir replay", its first words */
+    const struct desk_said *said;     /* at the beginning of the page; may be NULL */
+    size_t said_count;
+    bool several; /* candidates are named, and stand in a list */
     void (*more)(struct weir__json *json, void *context); /* members at the end; may be NULL */
     void *context;
 };

@@ -9,10 +9,13 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TICKS 8
 #define CHART_HEIGHT 100 /* units of the SVG */
+#define USUAL_BARS 95    /* percent of the bars that are not looked at as a peak */
+#define CUT_ABOVE 5      /* a peak that is so many times as high is cut */
 
 static const char html_head[] =
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -20,7 +23,7 @@ static const char html_head[] =
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
     "style-src 'unsafe-inline'\">\n"
     "<meta name=\"color-scheme\" content=\"light dark\">\n"
-    "<link rel=\"icon\" href=\"data:,\">\n<title>weir replay</title>\n<style>\n"
+    "<link rel=\"icon\" href=\"data:,\">\n<style>\n"
     ":root{--ground:#fff;--text:#1c2430;--soft:#5b6675;--line:#d5dae1;--card:#f5f7f9;"
     "--allowed:#2f7fc1;--delayed:#e0a030;--denied:#c8372d}\n"
     "@media screen and "
@@ -68,7 +71,11 @@ static const char html_head[] =
     "h1{font-size:18px}h2{font-size:15px;margin-top:16px}.a,.y,.d,.bar,i{-webkit-print-color-"
     "adjust:exact;"
     "print-color-adjust:exact}}\n"
-    "</style>\n</head>\n<body>\n";
+    "h2 code{font-size:inherit}dl{display:grid;grid-template-columns:max-content 1fr;gap:4px "
+    "14px;margin:8px 0}dd{margin:0}"
+    "dt{color:var(--soft)}pre{margin:0;overflow-x:auto;background:var(--card);padding:6px 8px;"
+    "border-radius:6px;font:13px/1.4 ui-monospace,monospace}\n"
+    "</style>\n<title>";
 
 /* ---- text ---- */
 
@@ -133,20 +140,38 @@ static void html_put_cell(struct weir__buffer *out, int64_t number)
 
 /* ---- the chart of one candidate ---- */
 
-static int64_t html_peak(const struct desk_engine *engine)
+static int html_compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The scale of all charts: the highest bar, or less if a few bars would flatten all others. Those
+ * are cut then. */
+static int64_t html_scale(const struct desk_engine *engine, int64_t *ret_peak)
 {
     const struct desk_bin *bins = engine->tallies[0].bins;
-    int64_t peak = 1;
-    for (size_t i = 0; i < engine->timeline.count; i++)
-        peak = weir__max(peak, bins[i].allowed + bins[i].denied);
-    return peak;
+    int64_t sums[DESK_BINS];
+    size_t n = 0;
+    for (size_t i = 0; i < engine->timeline.count; i++) {
+        if (bins[i].allowed + bins[i].denied > 0)
+            sums[n++] = bins[i].allowed + bins[i].denied;
+    }
+    assert(n <= DESK_BINS);
+    *ret_peak = 1;
+    if (n == 0)
+        return 1;
+    qsort(sums, n, sizeof *sums, html_compare);
+    *ret_peak = sums[n - 1];
+    int64_t usual = sums[(n - 1) * USUAL_BARS / 100];
+    return *ret_peak > CUT_ABOVE * usual ? 2 * usual : *ret_peak;
 }
 
 enum html_layer { HTML_ALLOWED, HTML_DELAYED, HTML_DENIED };
 
 /* One layer of the bars: from below admitted at once, delayed, denied. */
 static void html_put_layer(struct weir__buffer *out, const struct desk_engine *engine,
-                           const struct desk_bin *bins, int64_t peak, enum html_layer layer)
+                           const struct desk_bin *bins, int64_t scale, enum html_layer layer)
 {
     static const char *const classes[] = {"a", "y", "d"};
     weir__put_format(out, "<path class=\"%s\" d=\"", classes[layer]);
@@ -158,10 +183,11 @@ static void html_put_layer(struct weir__buffer *out, const struct desk_engine *e
         int64_t amount = layer == HTML_ALLOWED   ? at_once
                          : layer == HTML_DELAYED ? bins[i].delayed
                                                  : bins[i].denied;
-        if (amount == 0)
+        if (amount == 0 || below >= scale)
             continue;
-        double bottom = CHART_HEIGHT * (1 - (double)below / (double)peak);
-        double height = CHART_HEIGHT * (double)amount / (double)peak;
+        amount = weir__min(amount, scale - below);
+        double bottom = CHART_HEIGHT * (1 - (double)below / (double)scale);
+        double height = CHART_HEIGHT * (double)amount / (double)scale;
         weir__put_format(out, "M%zu %.2fh1v-%.2fh-1z", i, bottom, height < 0.3 ? 0.3 : height);
     }
     weir__put_text(out, "\"/>");
@@ -211,9 +237,9 @@ static void html_put_chart(struct weir__buffer *out, const struct desk_engine *e
 {
     const struct desk_timeline *timeline = &engine->timeline;
     const struct desk_bin *bins = engine->tallies[candidate].bins;
-    int64_t peak = html_peak(engine);
+    int64_t peak, scale = html_scale(engine, &peak);
     weir__put_text(out, "<div class=\"chart\"><span class=\"top\">");
-    html_put_count(out, peak);
+    html_put_count(out, scale);
     weir__put_format(out,
                      "</span><span class=\"zero\">0</span><svg viewBox=\"0 0 %zu %d\" "
                      "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"requests over time: ",
@@ -222,12 +248,16 @@ static void html_put_chart(struct weir__buffer *out, const struct desk_engine *e
     weir__put_text(out, "\">");
     html_put_ticks(out, engine, false);
     for (enum html_layer layer = HTML_ALLOWED; layer <= HTML_DENIED; layer++)
-        html_put_layer(out, engine, bins, peak, layer);
+        html_put_layer(out, engine, bins, scale, layer);
     html_put_hints(out, engine, bins);
     weir__put_text(out, "</svg><div class=\"axis\">");
     html_put_ticks(out, engine, true);
     weir__put_text(out, "</div></div><p class=\"legend soft\">requests in ");
     weir__put_about(out, timeline->width_us);
+    if (scale < peak) {
+        weir__put_text(out, ", cut: the highest bar is ");
+        html_put_count(out, peak);
+    }
     weir__put_text(out, ", times in UTC"
                         " <span><i style=\"background:var(--allowed)\"></i>admitted at once</span>"
                         " <span><i style=\"background:var(--delayed)\"></i>delayed</span>"
@@ -255,12 +285,44 @@ static void html_put_span_fact(struct weir__buffer *out, const char *what, int64
     weir__put_format(out, "</b><span>%s</span></div>", what);
 }
 
+/* Text of several lines; without the last newline. */
+static void html_put_lines(struct weir__buffer *out, const char *text)
+{
+    for (;;) {
+        size_t len = strcspn(text, "\n");
+        html_put(out, text, len);
+        if (!text[len] || !text[len + 1])
+            return;
+        weir__put_text(out, "\n");
+        text += len + 1;
+    }
+}
+
+/* What somebody else says, line by line. */
+static void html_put_said(struct weir__buffer *out, const struct desk_said *said, size_t count)
+{
+    if (count == 0)
+        return;
+    weir__put_text(out, "<dl>");
+    for (size_t i = 0; i < count; i++) {
+        weir__put_text(out, "<dt>");
+        html_put_text(out, said[i].label);
+        weir__put_text(out, said[i].code ? "</dt><dd><pre>" : "</dt><dd>");
+        html_put_lines(out, said[i].text);
+        weir__put_text(out, said[i].code ? "</pre></dd>\n" : "</dd>\n");
+    }
+    weir__put_text(out, "</dl>\n");
+}
+
 static void html_put_beginning(struct weir__buffer *out, const struct desk_report *report)
 {
     const struct desk_engine *engine = report->engine;
     bool about;
     int64_t keys = desk_engine_distinct(engine, &about);
-    weir__put_text(out, "<h1>What limits would have done</h1>\n<p class=\"soft\">");
+    html_put_text(out, report->command);
+    weir__put_text(out, "</title>\n</head>\n<body>\n<h1>");
+    html_put_text(out, report->heading);
+    weir__put_text(out, "</h1>\n<p class=\"soft\">");
     for (size_t i = 0; report->facts && i < report->facts->file_count; i++) {
         const struct desk_file_facts *file = &report->facts->files[i];
         weir__put_text(out, i ? ", " : "");
@@ -274,14 +336,14 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
         desk_put_time(out, engine->first_us);
         weir__put_text(out, " to ");
         desk_put_time(out, engine->last_us);
-        weir__put_text(out, ", key ");
+        weir__put_text(out, "<br>A key is who is limited: each one has a limit of its own. Here it "
+                            "is ");
         html_put_text(out, report->key);
+        weir__put_text(out, ".");
     }
-    if (report->note) {
-        weir__put_text(out, "<br>");
-        html_put_text(out, report->note);
-    }
-    weir__put_text(out, "</p>\n<div class=\"facts\">");
+    weir__put_text(out, "</p>\n");
+    html_put_said(out, report->said, report->said_count);
+    weir__put_text(out, "<div class=\"facts\">");
     html_put_fact(out, "requests", engine->requests, false);
     html_put_fact(out, "keys", keys, about);
     html_put_span_fact(out, "from the first to the last",
@@ -386,13 +448,15 @@ static void html_put_candidate(struct weir__buffer *out, const struct desk_repor
     const struct desk_engine *engine = report->engine;
     const struct desk_tally *tally = &engine->tallies[i];
     bool about;
+    bool named = strcmp(report->shown[i].name, report->shown[i].text) != 0;
     weir__put_text(out, "<section><h2>");
-    html_put_text(out, report->shown[i].name);
-    weir__put_text(out, "</h2><p><code>");
+    html_put_text(out, named ? report->shown[i].name : "");
+    weir__put_text(out, named ? "</h2><p><code>" : "<code>");
     html_put_text(out, report->shown[i].text);
-    weir__put_text(out, "</code></p>\n");
+    weir__put_text(out, named ? "</code></p>\n" : "</code></h2>\n");
     if (engine->timeline.count > 0)
         html_put_chart(out, engine, report->shown[i].name, i);
+    html_put_said(out, report->shown[i].said, report->shown[i].said_count);
     weir__put_text(out, "<div class=\"facts\">");
     html_put_fact(out, "allowed", tally->allowed, false);
     html_put_fact(out, "denied", tally->denied, false);

@@ -265,6 +265,8 @@ static int report(struct replay *replay)
         .key = replay->is_trace           ? "key"
                : replay->logs.options.key ? replay->logs.options.key
                                           : "ip",
+        .command = "weir replay",
+        .heading = "What limits would have done",
         .several = replay->limit_texts.count > 0,
         .more = report_put_classes,
         .context = replay,

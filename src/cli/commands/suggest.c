@@ -29,30 +29,6 @@ static bool suggest_can_exempt(const struct suggest *suggest)
     return true;
 }
 
-static int suggest_write_report(const struct suggest *suggest)
-{
-    const struct desk_suggest *result = suggest->result;
-    struct desk_shown shown[DESK_SUGGESTIONS];
-    for (size_t i = 0; i < result->count; i++) {
-        const struct desk_suggestion *it = &result->suggestions[i];
-        shown[i] = (struct desk_shown){.name = desk_kind_name(it->kind),
-                                       .limit = it->limit,
-                                       .text = weir_limit_text(it->limit)};
-    }
-    if (!suggest->report_path)
-        return CLI_OK;
-    if (result->count == 0 || !result->judged)
-        return cli_fail(suggest->call, CLI_DENIED, "no limit was suggested, so there is no report");
-    struct desk_report report = {.engine = result->judged,
-                                 .shown = shown,
-                                 .facts = &suggest->facts,
-                                 .key = suggest->key_text,
-                                 .note = "The second half of the log, under limits that were "
-                                         "chosen on its first half.",
-                                 .several = true};
-    return cli_write_report(suggest->call, &report, suggest->report_path);
-}
-
 /* Of a log that is still written, later passes read more than the first one. */
 static void suggest_check_same(const struct suggest *suggest)
 {

@@ -8,6 +8,7 @@ import atexit
 import collections
 import fcntl
 import gzip
+import html
 import json
 import os
 import pathlib
@@ -353,6 +354,16 @@ def test_arguments(check):
         check.contains(text, f"<code>{it['limits']}</code>", "a page: names the limits")
         count = f"{it['judged']['allowed']:,}".replace(",", "\u202f")
         check.contains(text, f"<b>{count}</b><span>allowed</span>", "a page: has the same counts")
+    said = html.unescape(text)
+    check("<title>weir suggest</title>" in said and "A key is who is limited" in said, "a page: says what it is about")
+    for words in ("deny at most 1% of the keys", *(it["why"] for it in told["suggestions"]), *(it["nginx"].strip() for it in told["suggestions"]),
+                  *(it["policy_file"].strip() for it in told["suggestions"])):
+        check.contains(said, words, "a page: has the goal, the reasons and the texts to paste")
+    check.equal(weir("suggest", SAMPLE, "--report", page).code, 0, "a page of the sample")
+    said = html.unescape(page.read_text())
+    check.contains(said, "2 of 508 keys, 0.39%; expect 0.11% to 1.42%", "a page: what to expect")
+    check.contains(said, ", cut: the highest bar is 2\u202f446,", "a page: one peak does not flatten the day")
+    check("\ufffd" not in said, "a page: every character is shown")
 
 
 def test_hostile_keys(check):
