@@ -146,15 +146,57 @@ static void check_print_policy(const struct weir__policies *set, size_t i)
 static void check_print_notes(const struct weir__policies *set)
 {
     static const char *const known[] = {"ip", "method", "path", "host", "user", NULL};
+    char text[4096];
+    struct weir__buffer names = weir__buffer_over(text, sizeof text);
     for (size_t i = 0; i < set->attributes.count; i++) {
         const struct weir__attribute *attribute = &set->attributes.items[i];
         if (weir__attribute_known(attribute))
             continue;
         const char *nearest = weir__nearest(attribute->name, attribute->name_len, known);
-        printf("\nnote: callers must send \"%s\"; the server itself knows only ip, method, path,\n"
-               "host, user and header.NAME%s%s%s\n",
-               attribute->name, nearest ? " (did you mean " : "", nearest ? nearest : "",
-               nearest ? "?)" : "");
+        weir__put_format(&names, "%s\"%s\"%s%s%s", names.len ? ", " : "note: callers must send ",
+                         attribute->name, nearest ? " (did you mean " : "", nearest ? nearest : "",
+                         nearest ? "?)" : "");
+    }
+    if (names.len == 0)
+        return;
+    weir__put_text(&names, "; the server itself knows only ip, method, path, host, user and "
+                           "header.NAME");
+    putchar('\n');
+    cli_print_wrapped(text, 0);
+}
+
+/* Whether two limits count in the same states. */
+static bool check_same_states(const weir_limit *a, const weir_limit *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; i < a->count && same; i++)
+        same = weir__rule_same_state(&a->rules[i], &b->rules[i]);
+    return same;
+}
+
+/* An override of another state gives a fresh start, which is seldom meant. */
+static void check_print_fresh(const struct weir__policies *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        const struct weir__policy *policy = &set->policies[i];
+        for (size_t j = 0; j < policy->entry_count; j++) {
+            const struct weir__entry *entry = &policy->entries[j];
+            size_t others = 0;
+            for (size_t k = 0; k < entry->override_count; k++)
+                others += !check_same_states(entry->limit, entry->overrides[k].limit);
+            if (others == 0)
+                continue;
+            char text[512];
+            struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+            weir__put_format(&buffer,
+                             "note: %zu override%s of %s, limit %s, %s another algorithm, period, "
+                             "precision, zone or anchor than the limit itself, so whom it applies "
+                             "to starts from a fresh state",
+                             others, others == 1 ? "" : "s", policy->name, entry->name,
+                             others == 1 ? "has" : "have");
+            putchar('\n');
+            cli_print_wrapped(text, 0);
+        }
     }
 }
 
@@ -187,6 +229,7 @@ void cli_print_policies(const char *path, const struct weir__policies *set)
         check_print_policy(set, i);
     check_print_warnings(set);
     check_print_notes(set);
+    check_print_fresh(set);
     check_print_untrusting(set);
 }
 
@@ -297,6 +340,8 @@ static void check_json_put_entry(struct weir__json *json, const struct weir__ent
         weir__json_open(json, NULL, '{');
         check_json_put_conditions(json, "when", &entry->overrides[i].when, attributes);
         weir__json_put_string(json, "limit", weir_limit_text(entry->overrides[i].limit));
+        weir__json_put_bool(json, "same_state",
+                            check_same_states(entry->limit, entry->overrides[i].limit));
         weir__put_shares_json(json, set, entry->shares, entry->overrides[i].reduced);
         weir__json_close(json, '}');
     }

@@ -22,7 +22,7 @@ _weir_options() {
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --dump --load --help" ;;
     lua) echo "--args --cost --least --wait --function --list --sha --json --help" ;;
-    check) echo "--request --json --store --help" ;;
+    check) echo "--request --policy --json --store --help" ;;
     serve)
         echo "--listen --listen-tls --tls-cert --tls-key --tls-client-ca --store --policies --envoy \
             --envoy-merge-domains --envoy-charge-denied --envoy-headers --envoy-near-limit \

@@ -17,7 +17,7 @@
 
 struct job {
     const struct cli_call *call;
-    const char *path, *store, *request;
+    const char *path, *store, *request, *policy;
     bool json;
     char *text;
     size_t len;
@@ -172,21 +172,26 @@ static int check_read_pairs(const struct cli_call *call, const char *text, char 
     return CLI_OK;
 }
 
-static int check_plan_request(const struct cli_call *call, const struct weir__policies *policies,
-                              const char *request, struct weir__plan *ret)
+static int check_plan_request(const struct job *job, const struct weir__policies *policies,
+                              struct weir__plan *ret)
 {
     static struct pairs pairs;
     weir_error err = {0};
+    const struct cli_call *call = job->call;
+    const char *request = job->request;
     struct weir__subject subject = {check_attribute, &pairs};
+    struct weir__span name = weir__span_of(job->policy ? job->policy : "");
     char *room = malloc(strlen(request) + 1);
     if (!room)
         return cli_fail(call, CLI_FAILED, "out of memory");
     pairs.count = 0;
     int code = check_read_pairs(call, request, room, &pairs);
     if (code == CLI_OK) {
-        int failed = weir__policies_plan(policies, NULL, &subject, NULL, -1, ret, &err);
+        int failed = weir__policies_plan(policies, job->policy ? &name : NULL, &subject, NULL, -1,
+                                         ret, &err);
         if (failed)
-            code = cli_fail(call, cli_exit_for(failed), "--request: %s", err.message);
+            code = cli_fail(call, cli_exit_for(failed), "%s: %s",
+                            job->policy ? "--policy" : "--request", err.message);
     }
     free(room);
     return code;
@@ -210,14 +215,30 @@ static void check_print_planned(const struct weir__item *planned, size_t count)
     }
 }
 
-static void check_print_plan(const struct weir__plan *plan, const char *request)
+/* A request that names no policy does not meet them. */
+static void check_print_by_name(const struct weir__policies *policies)
 {
-    const struct cli_shown asked = cli_show_text(request);
+    size_t count = 0;
+    for (size_t i = 0; i < policies->count; i++) {
+        if (policies->policies[i].by_name)
+            printf("%s%s", count++ ? ", " : "note: asked for by name only (--policy NAME): ",
+                   policies->policies[i].name);
+    }
+    if (count > 0)
+        putchar('\n');
+}
+
+static void check_print_plan(const struct job *job, const struct weir__policies *policies,
+                             const struct weir__plan *plan)
+{
+    const struct cli_shown asked = cli_show_text(job->request);
     const char *shown = asked.text;
     struct cli_style style = cli_style_of(stdout);
     switch (plan->verdict) {
     case WEIR__VERDICT_NONE:
         printf("%sallowed%s: no policy applies to %s\n", style.good, style.off, shown);
+        if (!job->policy)
+            check_print_by_name(policies);
         break;
     case WEIR__VERDICT_ALLOW:
         printf("%sallowed%s: the allow list of %s matches %s\n", style.good, style.off,
@@ -229,7 +250,10 @@ static void check_print_plan(const struct weir__plan *plan, const char *request)
         break;
     case WEIR__VERDICT_LIMITS:
         if (plan->enforced_count > 0)
-            printf("%s takes all of these, or nothing:\n", shown);
+            printf("%s takes %s:\n", shown,
+                   plan->together == WEIR__APART
+                       ? "these one after the other, and gives back what it took if one denies"
+                       : "all of these, or nothing");
         check_print_planned(plan->enforced, plan->enforced_count);
         if (plan->shadow_count > 0)
             printf("shadow limits, counted but not enforced:\n");
@@ -292,11 +316,11 @@ static int check_envoy(struct job *job)
 static int check_show_request(const struct job *job, const struct weir__policies *policies)
 {
     static struct weir__plan plan;
-    int code = check_plan_request(job->call, policies, job->request, &plan);
+    int code = check_plan_request(job, policies, &plan);
     if (code == CLI_OK && job->json)
         check_print_plan_json(&plan, job->path, job->request);
     else if (code == CLI_OK)
-        check_print_plan(&plan, job->request);
+        check_print_plan(job, policies, &plan);
     return code;
 }
 
@@ -337,11 +361,14 @@ static int cmd_check(const struct cli_call *call)
     struct job job = {.call = call};
     const struct cli_option options[] = {
         {"json", CLI_FLAG, &job.json, 0},
+        {"policy", CLI_TEXT, &job.policy, 0},
         {"request", CLI_TEXT, &job.request, 0},
         {"store", CLI_TEXT, &job.store, 0},
     };
     const struct cli_operand operands[] = {{"FILE", &job.path, false}};
     int code = CLI_PARSE(call, options, operands);
+    if (code == CLI_OK && job.policy && !job.request)
+        code = cli_fail(call, CLI_USAGE, "--policy needs --request ATTRIBUTES, like customer=bob");
     if (code == CLI_OK)
         code = check_read_file(&job);
     if (code == CLI_OK)

@@ -206,16 +206,31 @@ static bool explained_is_true(const struct weir__json_node *object, const char *
     return node && node->truth;
 }
 
+/* Of a window by the calendar, the date on which it ends. */
+static void explained_print_edge(const struct weir__json_node *row)
+{
+    const struct weir__json_node *edges =
+        weir__json_typed(nodes, row, "next_edges", WEIR__JSON_ARRAY);
+    if (edges && edges->len > 0 && edges[1].type == WEIR__JSON_STRING) {
+        fputs(", on ", stdout);
+        cli_print_masked(edges[1].text, edges[1].len);
+    }
+}
+
 static void explained_print_row(const struct weir__json_node *row, const struct cli_style *style)
 {
     bool allowed = explained_is_true(row, "allowed");
     printf("  %s%s%s", allowed ? style->good : style->bad, allowed ? "yes" : "no ", style->off);
     explained_print_text(row, "text", "  ");
-    printf(": %" PRId64 " of %" PRId64 " left", explained_number(row, "remaining"),
-           explained_number(row, "limit"));
+    int64_t most = explained_number(row, "limit"), left = explained_number(row, "remaining");
+    printf(": %" PRId64 " of %" PRId64 " left", left, most);
+    if (left < most)
+        printf(", %" PRId64 " used", most - left);
     if (!allowed)
         explained_print_time(row, "retry_after", ", retry in ");
     explained_print_time(row, "reset_after", ", resets in ");
+    if (left < most)
+        explained_print_edge(row);
     putchar('\n');
     if (weir__json_typed(nodes, row, "policy", WEIR__JSON_STRING)) {
         explained_print_text(row, "policy", "       policy ");
@@ -361,6 +376,10 @@ static int explain_there(const struct cli_call *call, const struct asked *asked)
         return cli_fail(
             call, CLI_USAGE,
             "nothing to explain: expected LIMITS, --policy NAME or --request ATTRIBUTES");
+    if (asked->policy && asked->key && strchr(asked->key, '='))
+        fprintf(stderr,
+                "weir explain: warning: --key is a value alone, like bob; attributes are given "
+                "with --request, like customer=bob\n");
     weir_limit *limit = NULL;
     int code = asked->key ? cli_read_key(call, asked->key, &key) : CLI_OK;
     if (code == CLI_OK && asked->limits)

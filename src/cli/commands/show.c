@@ -2,18 +2,26 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "cli/request.h"
+#include "core/calendar.h"
+#include "limit/calendar.h"
 #include "store/store.h"
 
 #include <inttypes.h>
 
 #define TEXT_MAX 512
 
+static bool show_is_calendar(const struct weir__rule *rule)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    return algorithm->extra == WEIR__EXTRA_CALENDAR && !algorithm->flaw(rule);
+}
+
 /* A window of the calendar without its count; false: it is not one. */
 static bool show_put_calendar(struct weir__buffer *text, const struct weir__rule *rule)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
     struct weir__rule one = *rule;
-    if (algorithm->extra != WEIR__EXTRA_CALENDAR || algorithm->flaw(rule))
+    if (!show_is_calendar(rule))
         return false;
     one.count = 1;
     weir__put_format(text, "%s …%s", algorithm->name, strchr(weir__rule_text(&one).text, '/'));
@@ -53,6 +61,10 @@ static void show_put_times(struct weir__buffer *text, const struct weir__shown *
         weir__put_format(text, ", expires in %s", cli_about(shown->fresh_us - now).text);
     else
         weir__put_text(text, ", expired");
+    if (shown->fresh_us > now && show_is_calendar(&shown->rule)) {
+        weir__put_text(text, ", on ");
+        weir__put_time(text, shown->fresh_us, weir__calendar_of(&shown->rule).zone);
+    }
 }
 
 static void show_print_state(const struct weir__shown *shown, int64_t now)
@@ -92,8 +104,12 @@ static int show_work(const struct cli_call *call, const struct cli_request *requ
         cli_json_end(&json, '}');
         return CLI_OK;
     }
-    if (count == 0)
+    if (count == 0) {
         printf("%s has no state\n", cli_show(request->key.data, request->key.len).text);
+        if (!memchr(request->key.data, '{', request->key.len))
+            puts("Keys of policies are like POLICY/LIMIT/{customer=bob}; weir explain --server "
+                 "and weir check --request name them.");
+    }
     for (size_t i = 0; i < count; i++)
         show_print_state(&shown[i], weir__clock_us());
     return CLI_OK;

@@ -135,6 +135,37 @@ printf 'version: 1\npolicies:\n  - {name: p, key: usr, limit: smooth 5/s}\n' | w
 run check "$file"
 has "a note about what callers must send" 'callers must send "usr"' "$out"
 has "a note: what may be meant" "did you mean user?" "$out"
+cat >"$file" <<'EOF'
+version: 1
+policies:
+  - name: tokens
+    match: by-name
+    cross_slot: give-back
+    limits:
+      - {name: minute, key: project, cost: tokens, limit: token-bucket 100/m}
+      - {name: month, key: customer, cost: tokens, limit: "fixed-window 5000/month from 15"}
+    overrides:
+      - {when: {customer: bob}, entry: month, limit: "fixed-window 9000/month from 1"}
+      - {when: {customer: eve}, entry: month, limit: "fixed-window 9000/month from 15"}
+EOF
+run check "$file"
+has "one note for all attributes" 'callers must send "project", "tokens", "customer"; the' "$(tr '\n' ' ' <<<"$out")"
+has "an override of another state" "1 override of tokens, limit month, has another algorithm, period, precision, zone or anchor" "$(tr '\n' ' ' <<<"$out")"
+run check "$file" --json
+has "as JSON" '"same_state":false},{"when":"customer is eve","limit":"fixed-window 9000/month from 15","same_state":true}' "$out"
+ask="customer=bob&project=x&tokens=3"
+run check "$file" --request "$ask"
+has "by name: not met" "no policy applies" "$out"
+has "by name: named" "asked for by name only (--policy NAME): tokens" "$out"
+run check "$file" --request "$ask" --policy tokens
+has "by name: what it takes" "3 of fixed-window 9000/month" "$out"
+has "all or nothing" "takes all of these, or nothing:" "$out"
+run check "$file" --request "$ask" --policy tokens --store redis+cluster://127.0.0.1:1
+has "not in a cluster" "takes these one after the other, and gives back what it took if one denies:" "$out"
+exits "by name: another" 2 check "$file" --request "$ask" --policy toke
+has "by name: another is named" 'no policy is named "toke"' "$err"
+exits "by name: no request" 2 check "$file" --policy tokens
+has "by name: what is missing" "--policy needs --request" "$err"
 
 printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: smooth 5/s}\n' | write
 run check "$file"

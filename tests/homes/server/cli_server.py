@@ -180,7 +180,14 @@ def test_explain(check):
         check.equal(answer["limits"][0]["policy"], "demo-login", "as JSON, the server's own")
         weir("take", "ann", "fixed-window 3/366d", *where)
         code, out, _ = weir("explain", "fixed-window 3/366d", "--key", "ann", *where)
-        check(code == 0 and "2 of 3 left" in out, f"a key: {out}")
+        check(code == 0 and "2 of 3 left, 1 used" in out and ", on " not in out, f"a key: {out}")
+        month = "fixed-window 9/month from 15 zone +08:00"
+        weir("take", "ann", month, *where)
+        code, out, _ = weir("explain", month, "--key", "ann", *where)
+        check(re.search(r"8 of 9 left, 1 used, resets in [^,]*, on \d{4}-\d\d-15T00:00:00\+08:00\n", out), f"the end of a month: {out}")
+        check(re.search(r"from 15 zone \+08:00: 1 used.*, on \d{4}-\d\d-15T00:00:00\+08:00\n", weir("show", "ann", *where)[1]), "shown, too")
+        check("Keys of policies are like POLICY/LIMIT/{customer=bob}" in weir("show", "bob", *where)[1], "a key without a state")
+        check("--key is a value alone" in weir("explain", "--policy", "demo-login", "--key", "ip=192.0.2.7", *where)[2], "an attribute as key")
         check("no policy applies" in weir("explain", *where, "--request", "path=/nowhere")[1], "no policy")
         for words in (("--request", "a=%zz"), ("--policy", "no-such"), ("--request", "a=b", "--key", ""), (),
                       ("fixed-window 3/d", "--policy", "x")):
