@@ -2,7 +2,8 @@
 
 They run without a server (`js redis local`: with a redis-server), in the page's folder, where the language finds the binding as this build has made it, and the
 loader finds libweir.so.0. With file=NAME a block is only written to that file of the page, for the blocks behind it.
-Zones in shared memory that a page calls /readme… get names of their own, and go at the end.
+Zones in shared memory that a page calls /readme… get names of their own, and go at the end. What a page calls port 8000 is a
+free one, and `gunicorn` of a shell block is Debian's.
 A binding adds its line to ENVIRONMENTS: what it adds to the environment.
 
 Lua runs in a real nginx (lua_nginx.py), where `weir` is resty.weir; with dicts=NAME there is such a lua_shared_dict. With
@@ -18,6 +19,7 @@ import types
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+GUNICORN = 'gunicorn() { exec /usr/bin/python3 -m gunicorn --log-level critical "$@"; }\n'
 RUNNERS = {"python": (["/usr/bin/python3", "-B"], "py"), "js": (["node"], "mjs"), "sh": (["sh"], "sh")}
 
 
@@ -84,5 +86,10 @@ def run(scratch, block, build, text):
     if block.kind == "js":
         node_modules(scratch)
     path = scratch.path / (name or f"block{block.line}.{ending}")
-    path.write_text(text.replace("/readme", ZONES), encoding="utf-8")
+    text = text.replace("/readme", ZONES)
+    if block.kind == "sh" and "gunicorn" in text:
+        from lib import ports
+        port = ports.take()
+        text = GUNICORN + text.replace(":8000", f":{port}")
+    path.write_text(text, encoding="utf-8")
     return None if name else scratch.run([*runner, path.name], environment(block.page, scratch.env, build))
