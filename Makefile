@@ -1,17 +1,43 @@
 # One word for each task. Meson builds.
 .POSIX:
-.PHONY: all run test check lint portable bench bench-redis bench-server bench-nginx bench-bindings wheel coverage fuzz soak guava-traces deb install clean
+.PHONY: all help weir nginx-module redis-module run test check lint portable bench bench-redis bench-server bench-nginx bench-bindings wheel coverage fuzz soak guava-traces deb install clean
 
 all:
 	tools/deps.sh build
 	tools/configure.sh build
 	ninja -C build
 
-# Runs the server without any configuration. Builds and needs only the program.
-run:
+# What a user needs.
+help:
+	@echo 'make weir           only the program, build/weir: about 20 seconds'
+	@echo 'make nginx-module   only build/ngx_http_weir_module.so, for the nginx that is installed'
+	@echo 'make redis-module   only build/weir_redis.so, for Redis and Valkey'
+	@echo 'make run            the program, and starts it with an example: http://127.0.0.1:7311/'
+	@echo 'make                all of it, with libraries, man pages and the programs of the tests'
+	@echo 'make install        all of it, installed under /usr/local'
+	@echo 'make deb            Debian packages, in build/deb'
+	@echo 'make wheel          the Python package, in build/wheel'
+	@echo 'make clean          removes build/'
+	@echo 'CONTRIBUTING.md and docs/TESTING.md have the others: test, check, lint, bench and more.'
+
+# Parts of it.
+weir:
 	tools/deps.sh run
 	tools/configure.sh build
 	ninja -C build weir
+
+nginx-module:
+	tools/deps.sh nginx
+	tools/configure.sh build
+	ninja -C build ngx_http_weir_module.so
+
+redis-module:
+	tools/deps.sh run
+	tools/configure.sh build
+	ninja -C build weir_redis.so
+
+# Runs the server without any configuration. Builds and needs only the program.
+run: weir
 	build/weir serve --demo-load
 
 # All tests, with sanitizers. The last line is "N passed, N failed".

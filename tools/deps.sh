@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes sure that the Debian packages for a task are installed:
 #
-#     tools/deps.sh run|build|test|bindings|wheel|lint|fuzz|soak|bench|deb|portable
+#     tools/deps.sh run|nginx|build|test|bindings|wheel|lint|fuzz|soak|bench|deb|portable
 #
 # As root on Debian or Ubuntu it installs what is missing. Otherwise it says what to install.
 set -eu
@@ -26,6 +26,10 @@ program() { # what the program itself is made with
     [ -e /usr/include/zstd.h ] || missing="$missing libzstd-dev"
 }
 
+nginx_headers() {
+    [ -e /usr/share/nginx/src/src/core/nginx.h ] || missing="$missing nginx-dev"
+}
+
 python_headers() { # of Debian's Python, which has the frameworks
     /usr/bin/python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null ||
         missing="$missing python3-dev"
@@ -34,10 +38,14 @@ python_headers() { # of Debian's Python, which has the frameworks
 for purpose in "$@"; do
     case $purpose in
     run) program ;;
+    nginx)
+        program
+        nginx_headers
+        ;;
     build)
         program
         need scdoc scdoc
-        [ -e /usr/share/nginx/src/src/core/nginx.h ] || missing="$missing nginx-dev"
+        nginx_headers
         ;;
     test)
         need g++ g++

@@ -45,6 +45,18 @@ static void logs_print_counts(FILE *to, const struct desk_facts *facts)
     }
 }
 
+/* No line has the key: most likely a field has a name that is not known. */
+static void logs_print_names(FILE *to, const struct desk_facts *facts)
+{
+    const char *names = facts->keyless_names;
+    if (facts->arrivals > 0 || facts->keyless == 0 || !names[0])
+        return;
+    fprintf(to,
+            "    the first of them has the fields %s;\n"
+            "    --field ip=NAME says which one is the address, --key which one is the key\n",
+            cli_show(names, strlen(names)).text);
+}
+
 static void logs_print_examples(FILE *to, const struct desk_facts *facts)
 {
     for (size_t i = 0; i < facts->example_count; i++) {
@@ -63,6 +75,7 @@ void cli_logs_print(const struct desk_facts *facts)
     if (facts->file_count > FILES_SHOWN)
         printf("and %zu more files\n", facts->file_count - FILES_SHOWN);
     logs_print_counts(stdout, facts);
+    logs_print_names(stdout, facts);
     logs_print_examples(stdout, facts);
     putchar('\n');
 }

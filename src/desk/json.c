@@ -8,6 +8,7 @@
 #include "wire/scan.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #define JSON_DEEPEST 4 /* members of members that are looked into */
@@ -321,4 +322,29 @@ bool desk_json_read(const struct desk_format *format, struct weir__span line,
         return false;
     json_blanks(&it);
     return it.at == it.len || json_fail(&it, "something follows the object");
+}
+
+void desk_json_names(struct weir__span line, char *ret, size_t size)
+{
+    struct desk_wrong wrong;
+    struct json_line it = {NULL, NULL, line.data, 0, line.len, {0}, &wrong};
+    size_t used = 0;
+    assert(size > 0);
+    ret[0] = 0;
+    json_blanks(&it);
+    if (!json_pass(&it, '{'))
+        return;
+    do {
+        struct weir__span name;
+        bool escaped;
+        json_blanks(&it);
+        if (!json_pass(&it, '"') || !json_string(&it, &name, &escaped))
+            return;
+        json_blanks(&it);
+        if (used + 2 + name.len >= size || !json_pass(&it, ':') || !json_value(&it, NULL, 0))
+            return;
+        used += (size_t)snprintf(ret + used, size - used, "%s%.*s", used ? ", " : "", (int)name.len,
+                                 name.data);
+        json_blanks(&it);
+    } while (json_pass(&it, ','));
 }

@@ -290,7 +290,8 @@ static const char *selection_missing(const struct desk_selection *selection,
         return selection_cost_name(selection);
     if (selection->part_count == 0 && !selection_is_there(format, DESK_KEY) &&
         !selection_is_there(format, DESK_IP)) {
-        *ret_hint = "; name one of them with --key";
+        *ret_hint = "; name one of them with --key, or say which field is the address: "
+                    "--field ip=NAME";
         return attributes[selection->ip].text;
     }
     return NULL;

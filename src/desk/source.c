@@ -253,7 +253,8 @@ static int source_take_line(struct desk_shared *shared, struct desk_source *sour
         shared->facts.filtered++;
         return 0;
     case DESK_KEYLESS:
-        shared->facts.keyless++;
+        if (shared->facts.keyless++ == 0 && source->format->family == DESK_JSON)
+            desk_json_names(line, shared->facts.keyless_names, sizeof shared->facts.keyless_names);
         return 0;
     case DESK_REFUSED:
         break;

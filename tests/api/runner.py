@@ -142,6 +142,17 @@ def test_every_file_is_run():
     check(all(f"'{name}'" in built for name in programs), f"not built: {sorted(programs)}")
 
 
+def test_make_parts():
+    """A user who needs one part builds nothing else; `make help` names targets that there are."""
+    rules = (ROOT / "Makefile").read_text(encoding="utf-8")
+    told = subprocess.run(["make", "help"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    named = [line.split()[1] for line in told.splitlines() if line.startswith("make ") and not line.startswith("make  ")]
+    check({"weir", "nginx-module", "redis-module", "run"} <= set(named) and all(f"\n{name}:" in rules for name in named), f"make help: {named}")
+    for target, built in (("weir", "weir"), ("nginx-module", "ngx_http_weir_module.so"), ("redis-module", "weir_redis.so")):
+        told = subprocess.run(["make", "-n", target], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+        check([line for line in told.splitlines() if line.startswith("ninja")] == [f"ninja -C build {built}"], f"make {target}: {told}")
+
+
 def test_make_run():
     told = subprocess.run(["make", "-n", "run"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     check("ninja -C build weir\n" in told and "ninja -C build\n" not in told, f"make run: {told}")
@@ -154,7 +165,7 @@ def test_make_run():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--inner"]:
         sys.exit(inner(sys.argv[2:]))
-    for test in (test_progress, test_failures, test_side_by_side, test_ports, test_every_file_is_run, test_make_run):
+    for test in (test_progress, test_failures, test_side_by_side, test_ports, test_every_file_is_run, test_make_parts, test_make_run):
         test()
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)

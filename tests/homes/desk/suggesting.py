@@ -296,6 +296,21 @@ def test_nothing_to_say(check):
     check(told["suggestions"] and not any(it["meets_goal"] for it in told["suggestions"]), "a day that changes: what was tried is shown")
 
 
+def test_unknown_names(check):
+    """If no line has the key, the fields that there are are named, and what to do."""
+    log = FOLDER / "peers.json"
+    log.write_text("".join(json.dumps({"ts": T + i, "peer": f"192.0.2.{i % 9}", "an\033[31m": {"deep": 1}, "uri": "/"}) + "\n" for i in range(300)))
+    for words in (["suggest", log], ["replay", "token-bucket 1/s", log]):
+        out = weir(*words).out
+        check.contains(out, "the first of them has the fields ts, peer, an", f"{words[0]}: names the fields")
+        check("\033" not in out, f"{words[0]}: masked")
+        check.contains(out, "--field ip=NAME says which one is the address, --key which one is the key", f"{words[0]}: what to do")
+        seen = json.loads(weir(*words, "--field", "ip=peer", "--json").out)
+        check.equal((seen["requests"], seen["keys"]), (300, 9), f"{words[0]}: and that works")
+    log.write_text(log.read_text() + json.dumps({"ts": T + 301, "ip": "192.0.2.1"}) + "\n")
+    check("has the fields" not in weir("replay", "token-bucket 1/s", log).out, "some lines have the key: nothing to guess")
+
+
 def test_arguments(check):
     log = write("args.log", users(random.Random(checks.seed() + 5), 120, 200, 20))
     wrong = {
@@ -608,7 +623,7 @@ def test_terminal(check):
     check(texts and max(map(len, texts)) <= 60, "a narrow terminal: text is wrapped")
 
 
-TESTS = [test_attacker, test_burst, test_scraper, test_nat, test_protect, test_nothing_to_say, test_arguments, test_hostile_keys, test_selection, test_together, test_order, test_too_short, test_costs, test_ipv6,
+TESTS = [test_attacker, test_burst, test_scraper, test_nat, test_protect, test_nothing_to_say, test_unknown_names, test_arguments, test_hostile_keys, test_selection, test_together, test_order, test_too_short, test_costs, test_ipv6,
          test_odd_logs, test_terminal]
 
 if __name__ == "__main__":
