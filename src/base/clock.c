@@ -13,18 +13,18 @@
 enum { UNKNOWN, FAST, SLOW };
 
 static _Atomic int mode;
-_Thread_local struct weir__anchor weir__anchor;
+_Thread_local struct weir__anchor weir__anchor, weir__boot_anchor;
 
-static int64_t clock_real_ns(void)
+static int64_t clock_read_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 int64_t weir__clock_real_us(void)
 {
-    return clock_real_ns() / 1000;
+    return clock_read_ns(CLOCK_REALTIME) / 1000;
 }
 
 void weir__clock_sleep_us(int64_t microseconds)
@@ -61,16 +61,15 @@ static int clock_detect(void)
     return n >= 4 && !memcmp(source, "tsc\n", 4) ? FAST : SLOW;
 }
 
-/* Reads the real clock and learns the rate from the last anchor if that is recent enough. A thread
+/* Reads a clock and learns the rate from the last anchor if that is recent enough. A thread
  * held up in the middle of it knows the time, but not at which tick that was: no anchor then. */
-static int64_t clock_drop_anchor(void)
+static int64_t clock_drop_anchor(struct weir__anchor *anchor, clockid_t clock)
 {
     uint64_t before = __builtin_ia32_rdtsc();
-    int64_t ns = clock_real_ns();
+    int64_t ns = clock_read_ns(clock);
     uint64_t reading = __builtin_ia32_rdtsc() - before;
     if (reading > READING_TICKS_MAX)
         return ns;
-    struct weir__anchor *anchor = &weir__anchor;
     uint64_t tsc = before + reading / 2;
     uint64_t ticks = tsc - anchor->tsc;
     int64_t elapsed = ns - anchor->ns;
@@ -88,22 +87,33 @@ static int64_t clock_drop_anchor(void)
     return ns;
 }
 
-int64_t weir__clock_look(void)
+static int64_t clock_look(struct weir__anchor *anchor, clockid_t clock)
 {
     int how = atomic_load_explicit(&mode, memory_order_relaxed);
     if (WEIR__LIKELY(how == FAST))
-        return clock_drop_anchor() / 1000;
+        return clock_drop_anchor(anchor, clock) / 1000;
     if (how == UNKNOWN)
         atomic_store_explicit(&mode, clock_detect(), memory_order_relaxed);
-    return weir__clock_real_us();
+    return clock_read_ns(clock) / 1000;
 }
 #else
-int64_t weir__clock_look(void)
+static int64_t clock_look(struct weir__anchor *anchor, clockid_t clock)
 {
+    (void)anchor;
     atomic_store_explicit(&mode, SLOW, memory_order_relaxed);
-    return weir__clock_real_us();
+    return clock_read_ns(clock) / 1000;
 }
 #endif
+
+int64_t weir__clock_look(void)
+{
+    return clock_look(&weir__anchor, CLOCK_REALTIME);
+}
+
+int64_t weir__boot_look(void)
+{
+    return clock_look(&weir__boot_anchor, CLOCK_BOOTTIME);
+}
 
 int weir__clock_is_fast(void)
 {

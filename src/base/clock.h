@@ -30,23 +30,35 @@ struct weir__anchor {
     uint64_t us_per_tick_q32;
     int64_t ns; /* the same time, for the next rate */
 };
+/* One of CLOCK_REALTIME, one of CLOCK_BOOTTIME. */
 extern _Thread_local struct weir__anchor weir__anchor __attribute__((tls_model("initial-exec")));
+extern _Thread_local struct weir__anchor weir__boot_anchor
+    __attribute__((tls_model("initial-exec")));
 
-/* Now, by the real clock, and finds out whether there is a faster way. */
+/* Now, by the system's own clock, and finds out whether there is a faster way. */
 int64_t weir__clock_look(void);
+int64_t weir__boot_look(void);
 
-/* Now, by the fast way where there is one. */
-static inline int64_t weir__clock_us(void)
+/* Now, by the fast way; -1: look. */
+static inline int64_t weir__anchor_us(const struct weir__anchor *at)
 {
 #if defined(__x86_64__)
-    const struct weir__anchor *at = &weir__anchor;
     if (__builtin_expect(at->window != 0, 1)) {
         uint64_t since = __builtin_ia32_rdtsc() - at->tsc;
         if (__builtin_expect(since < at->window, 1))
             return at->us + (int64_t)((at->part_q32 + since * at->us_per_tick_q32) >> 32);
     }
+#else
+    (void)at;
 #endif
-    return weir__clock_look();
+    return -1;
+}
+
+/* Now, by the fast way where there is one. */
+static inline int64_t weir__clock_us(void)
+{
+    int64_t us = weir__anchor_us(&weir__anchor);
+    return __builtin_expect(us >= 0, 1) ? us : weir__clock_look();
 }
 
 /* Now, always by the system call: what the fast way is tested against. */
@@ -70,9 +82,8 @@ static inline int64_t weir__mono_us(void)
  * what must end here no later than elsewhere. */
 static inline int64_t weir__boot_us(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    int64_t us = weir__anchor_us(&weir__boot_anchor);
+    return __builtin_expect(us >= 0, 1) ? us : weir__boot_look();
 }
 
 /* Sleeps at least that long; signals do not cut it short. */
