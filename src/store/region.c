@@ -84,6 +84,25 @@ static bool region_is_begun(const struct weir__region *region)
            (there.st_mode & 0777) != region->mode;
 }
 
+/* Whose it is, if that can be seen. */
+static int region_fail_access(const struct weir__region *region, weir_error *err)
+{
+    char path[WEIR__REGION_PATH_MAX];
+    struct stat there;
+    weir__region_path(region, path);
+    if (stat(path, &there)) {
+        errno = EACCES;
+        return weir__region_fail(region, "open it for reading and writing", err);
+    }
+    return weir__fail(err, WEIR_ESYSTEM, 0,
+                      "%s: cannot open it: it belongs to user %u, group %u, with permissions %04o, "
+                      "and you are user %u; run as user %u, or share it by mode=0660&group=NAME in "
+                      "every address, after it is removed",
+                      weir__region_shown(region), (unsigned)there.st_uid, (unsigned)there.st_gid,
+                      (unsigned)(there.st_mode & 07777), (unsigned)geteuid(),
+                      (unsigned)there.st_uid);
+}
+
 /* Opens what is there, or creates it. One after the other: in directories like /dev/shm the system
  * does not open files of others for who would create them. */
 static int region_open_or_create(struct weir__region *region, weir_error *err)
@@ -108,7 +127,8 @@ static int region_open_or_create(struct weir__region *region, weir_error *err)
     if (errno == ELOOP)
         return weir__fail(err, WEIR_ESYSTEM, 0, "%s: it is a symbolic link; name the file itself",
                           weir__region_shown(region));
-    return weir__region_fail(region, "open it for reading and writing", err);
+    return errno == EACCES ? region_fail_access(region, err)
+                           : weir__region_fail(region, "open it for reading and writing", err);
 }
 
 /* Not flock: an upgrade it refuses costs the shared lock, and with that, after fork, the lock of

@@ -62,7 +62,8 @@ static void test_bounds(void)
 
 static void test_refusals(void)
 {
-    static const char unit[] = "a duration needs a unit: us, ms, s, m, h, d or w";
+    static const char unit[] =
+        "a duration needs a unit: us, ms, s, m, h, d or w (or sec, min, hour, day, week)";
     refuses("", unit);
     refuses("10", unit);
     refuses("10x", unit);

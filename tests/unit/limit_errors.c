@@ -5,7 +5,7 @@
 #define NAMES                                                                                      \
     "the name of a limit (token-bucket, leaky-bucket, fixed-window, sliding-log, "                 \
     "sliding-window, sliding-counter, smooth, warmup, concurrent)"
-#define UNIT "a duration needs a unit: us, ms, s, m, h, d or w"
+#define UNIT "a duration needs a unit: us, ms, s, m, h, d or w (or sec, min, hour, day, week)"
 #define WIDE(found, ascii) "\"" found "\" is a full-width character, write \"" ascii "\" instead"
 #define SHARED " and would share its state; use another period or a key of its own"
 #define DECIMAL "a number like 3 or 2.5 (at most six decimals)"
@@ -30,7 +30,8 @@ static const struct {
 } wrong[] = {
     {"", 1, "expected " NAMES ", found the end" TOKEN},
     {"token-bucket 10/\xff\x80s", 17,
-     "a duration needs a unit: us, ms, s, m, h, d or w, found \"??s\"" TOKEN},
+     "a duration needs a unit: us, ms, s, m, h, d or w (or sec, min, hour, day, week), found "
+     "\"??s\"" TOKEN},
     {"fixed-window 10/M", 17,
      "a capital M may be minutes or months: write m or min for minutes, 30d or "
      "(fixed-window) month for a month, found "

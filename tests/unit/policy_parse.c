@@ -241,10 +241,12 @@ static const struct {
     {TOP P "tier: x}\n", "p.yaml:3:30: unknown tier \"x\": define it under tiers: at the top"},
     /* limits: the place within */
     {TOP P "limit: token-bucket 10/x burst 5}\n",
-     "p.yaml:3:47: a duration needs a unit: us, ms, s, m, h, d or w, found \"x\"; example: "
+     "p.yaml:3:47: a duration needs a unit: us, ms, s, m, h, d or w (or sec, min, hour, day, "
+     "week), found \"x\"; example: "
      "token-bucket 10/s burst 20"},
     {TOP P "limit: \"token-bucket 10/x\"}\n",
-     "p.yaml:3:48: a duration needs a unit: us, ms, s, m, h, d or w, found \"x\"; example: "
+     "p.yaml:3:48: a duration needs a unit: us, ms, s, m, h, d or w (or sec, min, hour, day, "
+     "week), found \"x\"; example: "
      "token-bucket 10/s burst 20"},
     {TOP P "limit: \"token-bucket 1/s, token-bucket 2/s\"}\n",
      "p.yaml:3:50: limit 2 is of the same kind and period as limit 1 and would share its state; "

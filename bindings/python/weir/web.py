@@ -155,6 +155,14 @@ def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
 
 # ---- deciding ----
 
+def refuse_others(others: Any) -> None:
+    """Arguments that the middleware does not have."""
+    for name in others:
+        if name in Rule._fields:
+            raise TypeError(f"{name}= belongs to a rule: RateLimit(app, store, Rule(\"…\", {name}=…))")
+        raise TypeError(f"RateLimit() got an unexpected keyword argument {name!r}")
+
+
 class Asked(NamedTuple):
     requests: List[Tuple[Key, _weir.Limit, int]]
     names: List[Optional[str]]

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
 
 from . import _slots, _weir
 from ._store import AnyStore
-from .web import Answer, Asked, Exempt, Fields, Guard, NoAddress, Request, Rule, Rules, by_header, by_ip, everybody
+from .web import Answer, Asked, Exempt, Fields, Guard, NoAddress, Request, Rule, Rules, by_header, by_ip, everybody, refuse_others
 
 __all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
 App = Callable[..., Iterable[bytes]]
@@ -57,7 +57,9 @@ class RateLimit:
     """
 
     def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", headers: str = "ietf",
-                 trusted_hops: int = 0, deny_status: int = 429, ipv4_prefix: int = 32, ipv6_prefix: int = 64) -> None:
+                 trusted_hops: int = 0, deny_status: int = 429, ipv4_prefix: int = 32, ipv6_prefix: int = 64,
+                 **others: Any) -> None:
+        refuse_others(others)
         self.app = app
         self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, headers=headers, trusted_hops=trusted_hops,
                            deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)

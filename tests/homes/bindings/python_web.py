@@ -224,6 +224,14 @@ def refuses(call, kind, part):
 @both
 def test_mistakes(check, client):
     """A mistake of the program is raised, and not blamed on the client's key."""
+    for kind in (weir.wsgi.RateLimit, weir.asgi.RateLimit):
+        for name, part in (("key", "key= belongs to a rule"), ("cost", "cost= belongs to a rule"), ("kye", "unexpected keyword argument 'kye'")):
+            try:
+                kind(None, store_at(), "fixed-window 1/h", **{name: weir.web.everybody})
+                said = "nothing"
+            except TypeError as error:
+                said = str(error)
+            check(part in said, f"{kind.__module__}: {name}=: {said}")
     for rule, kind, part in ((weir.web.Rule("fixed-window 1/h", cost=-1), weir.EINVAL, "cost -1"), (weir.web.Rule("fixed-window 1/h", name=5), TypeError, "name"),
                              (weir.web.Rule("fixed-window 1/h", key="all"), TypeError, "a function of the request")):
         check(refuses(lambda rule=rule: client(store_at(), rule), kind, part), f"{client.kind}: {part} is found at the start")

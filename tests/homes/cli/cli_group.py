@@ -73,6 +73,19 @@ def both(test):
 
 
 @both
+def test_not_shared(check, place):
+    """Who may not open a zone is told whose it is, and what to do."""
+    check.equal(place.take(ANN, options="size=256k")[0], 0, f"{place.scheme}: ann's alone")
+    code, out, err = place.take(BOB, options="")
+    check.equal((code, out), (3, ""), f"{place.scheme}: bob may not open it")
+    for part in (f"belongs to user {ANN}", "permissions 0600", f"you are user {BOB}", f"run as user {ANN}", "mode=0660&group=NAME"):
+        check(part in err, f"{place.scheme}: {part}: {err}")
+    if place.scheme == "file":
+        code, out, err = place.take(BOB, options="", groups=())
+        check(code == 3 and "Permission denied" in err, f"file: a folder that he may not look into: {err}")
+
+
+@both
 def test_shared(check, place):
     """One count, whoever made the zone, whatever the umask is."""
     for maker, umask in ((ANN, 0o077), (BOB, 0o000), (ANN, 0o777)):

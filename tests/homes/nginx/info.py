@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from lib import checks, ports
+from lib.build import ROOT
 from lib.nginx_server import Nginx, get
 
 ZONE_NAMES = """name size keys capacity bytes_per_key limits large_bytes large_used evicted_fresh evicted_unused
@@ -127,6 +128,11 @@ def test_prometheus(check):
         check.contains(text, 'nginx_weir_store_up{store="redis://:***@127.0.0.1', "the store")
         done = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         check.equal((done.returncode, done.stdout), (0, ""), "promtool")
+        rules = (ROOT / "packaging/monitoring/rules.yaml").read_text(encoding="utf-8")
+        asked = set(re.findall(r"(?<![:\w])nginx_weir_[a-z_]+", rules))
+        check(len(asked) >= 6 and asked <= set(types), f"the rules for Prometheus name what there is: {asked - set(types)}")
+        check.contains(text, 'outcome="rejected"', "their outcome")
+        check.contains(text, 'kind="fresh"', "their kind")
 
 
 def test_evictions(check):

@@ -121,7 +121,8 @@ def test_rules(check):
     known = exported()
     for group in load_yaml(MONITORING / "rules.yaml")[0]["groups"]:
         for rule in group["rules"]:
-            check_expression(check, f"rules: {rule.get('alert') or rule['record']}", rule["expr"], known)
+            if group["name"] == "weir":  # the other group is of nginx, whose own test knows its names
+                check_expression(check, f"rules: {rule.get('alert') or rule['record']}", rule["expr"], known)
             if "alert" in rule:
                 check("summary" in rule["annotations"] and "severity" in rule["labels"], f"rules: {rule['alert']} says what")
 
