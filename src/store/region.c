@@ -94,13 +94,15 @@ static int region_fail_access(const struct weir__region *region, weir_error *err
         errno = EACCES;
         return weir__region_fail(region, "open it for reading and writing", err);
     }
-    return weir__fail(err, WEIR_ESYSTEM, 0,
-                      "%s: cannot open it: it belongs to user %u, group %u, with permissions %04o, "
-                      "and you are user %u; run as user %u, or share it by mode=0660&group=NAME in "
-                      "every address, after it is removed",
-                      weir__region_shown(region), (unsigned)there.st_uid, (unsigned)there.st_gid,
-                      (unsigned)(there.st_mode & 07777), (unsigned)geteuid(),
-                      (unsigned)there.st_uid);
+    bool shared = (there.st_mode & 0777) == WEIR__MODE_GROUP;
+    return weir__fail(
+        err, WEIR_ESYSTEM, 0,
+        "%s: cannot open it: Permission denied: it belongs to user %u, group %u, with "
+        "permissions %04o, and you are user %u; run as user %u, or %s",
+        weir__region_shown(region), (unsigned)there.st_uid, (unsigned)there.st_gid,
+        (unsigned)(there.st_mode & 07777), (unsigned)geteuid(), (unsigned)there.st_uid,
+        shared ? "as a member of its group"
+               : "remove it and share it by mode=0660&group=NAME in all addresses");
 }
 
 /* Opens what is there, or creates it. One after the other: in directories like /dev/shm the system
