@@ -216,8 +216,11 @@ int cli_print_decision(const struct cli_request *request, const struct cli_decid
         decision_put(request, decided);
     else
         decision_print(request, decided);
-    if (decided->decision->degraded && decided->decision->allowed && !cli_is_server(request->store))
+    if (decided->decision->degraded && decided->decision->allowed &&
+        !cli_is_server(request->store)) {
+        fflush(stdout); /* it is about what was printed */
         fprintf(stderr, "weir: warning: the local fallback remembers nothing between commands; if "
                         "the limit must not be exceeded, use fail=closed in the address\n");
+    }
     return decided->decision->allowed ? CLI_OK : CLI_DENIED;
 }
