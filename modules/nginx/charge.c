@@ -157,8 +157,11 @@ static void charge_show(ngx_http_weir_plan_t *plan, const weir_request *request)
 {
     for (size_t i = 0; i < request->limit->count; i++) {
         weir_decision *row = &request->detail[i];
-        if (!weir__algorithm_of(&request->limit->rules[i])->by_time)
+        if (!weir__algorithm_of(&request->limit->rules[i])->by_time) {
             row->remaining = ngx_min(row->limit, row->remaining + request->cost);
+            if (row->remaining == row->limit)
+                row->reset_after_us = 0; /* nothing is used */
+        }
         row->charged = 0;
     }
     weir_decision before = plan->folded;
@@ -182,6 +185,7 @@ static void charge_return(ngx_http_request_t *r, const ngx_http_weir_charge_t *c
         charge_return_redis(charge, receipt);
     else if (!store || plan->local)
         charge_return_zone(r, charge, receipt);
+    ngx_http_weir_count_given_back(plan->confs[charge->index]->zone);
     charge_show(plan, request);
 }
 

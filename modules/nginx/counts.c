@@ -1,5 +1,6 @@
 /*
- * How many requests passed, were delayed and were rejected, for each zone: counted by all workers,
+ * How many requests passed, were delayed and were rejected, for each zone, and how many charges were
+ * given back by the answer: counted by all workers,
  * kept over reloads and over changes of the zone's size.
  *
  * A worker counts in a line of its own, so that workers do not wait for each other. While one takes
@@ -9,12 +10,10 @@
 
 #define LINES 64
 
-/* One cache line. */
 struct counts_line {
     ngx_atomic_t counts[NGX_HTTP_WEIR_KINDS][NGX_HTTP_WEIR_OUTCOMES];
-};
-
-_Static_assert(sizeof(struct counts_line) <= 64, "workers would share a cache line");
+    ngx_atomic_t given_back;
+} __attribute__((aligned(64))); /* workers share no cache line */
 
 struct ngx_http_weir_counts_s {
     struct counts_line lines[LINES];
@@ -94,6 +93,19 @@ void ngx_http_weir_count(const ngx_http_weir_plan_t *plan, bool dry_run)
         counts_add(zone, kind,
                    counts_delays(plan, zone) ? NGX_HTTP_WEIR_DID_DELAY : NGX_HTTP_WEIR_DID_PASS);
     }
+}
+
+void ngx_http_weir_count_given_back(const ngx_http_weir_zone_t *zone)
+{
+    (void)ngx_atomic_fetch_add(&zone->counts->lines[ngx_worker % LINES].given_back, 1);
+}
+
+uint64_t ngx_http_weir_given_back(const ngx_http_weir_zone_t *zone)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; zone->counts && i < LINES; i++)
+        sum += zone->counts->lines[i].given_back;
+    return sum;
 }
 
 uint64_t ngx_http_weir_counted(const ngx_http_weir_zone_t *zone, ngx_http_weir_kind_e kind,

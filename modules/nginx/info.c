@@ -137,6 +137,7 @@ static void info_put_zone(struct weir__json *json, const ngx_http_weir_zone_t *z
     for (size_t i = 0; i < WEIR__COUNT(counts); i++)
         weir__json_put_uint(json, counts[i].name,
                             ngx_http_weir_counted(zone, counts[i].kind, counts[i].outcome));
+    weir__json_put_uint(json, "given_back", ngx_http_weir_given_back(zone));
     weir__json_close(json, '}');
 }
 
@@ -254,6 +255,13 @@ static void info_text_zones(struct weir__buffer *to, const ngx_http_weir_main_co
                    "Requests by result, of limits and of slots.");
     for (ngx_uint_t i = 0; i < conf->zones.nelts; i++)
         info_text_requests(to, zones[i]);
+    info_text_head(to, "nginx_weir_given_back_total", "counter",
+                   "Charges that were given back by the answer.");
+    for (ngx_uint_t i = 0; i < conf->zones.nelts; i++) {
+        weir__put_text(to, "nginx_weir_given_back_total{");
+        info_text_label(to, "zone", &zones[i]->name);
+        weir__put_format(to, "} %llu\n", (unsigned long long)ngx_http_weir_given_back(zones[i]));
+    }
     for (size_t k = 0; k < WEIR__COUNT(info_zone_numbers); k++) {
         const struct info_number *it = &info_zone_numbers[k];
         info_text_head(to, it->metric, it->type, it->help);

@@ -609,5 +609,8 @@ ngx_int_t ngx_http_weir_counts_declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zon
 void ngx_http_weir_count(const ngx_http_weir_plan_t *plan, bool dry_run);
 uint64_t ngx_http_weir_counted(const ngx_http_weir_zone_t *zone, ngx_http_weir_kind_e kind,
                                ngx_http_weir_outcome_e outcome);
+/* Likewise, charges that the answer gives back: on= and charge_if=. */
+void ngx_http_weir_count_given_back(const ngx_http_weir_zone_t *zone);
+uint64_t ngx_http_weir_given_back(const ngx_http_weir_zone_t *zone);
 
 #endif

@@ -4,6 +4,7 @@ count. Aborts, redirects, caches, several limits and zones, Redis. And limits in
 
 Limits have periods of a hundred days, in which nothing comes back by itself.
 """
+import json
 import re
 import sys
 
@@ -40,6 +41,7 @@ def test_statuses(check):
             location /class/ {{ {to} weir_limit key=class:$arg_k zone=z "fixed-window 2/100d" on=4xx,5xx,!404; }}
             location /not/ {{ {to} weir_limit key=not:$arg_k zone=z "fixed-window 2/100d" on=!2xx,!302; }}
             location /read/ {{ {to} weir_limit key=$arg_k zone=z "fixed-window 2/100d" cost=0; }}
+            location /info {{ weir_info; }} location /text {{ weir_info prometheus; }}
             """
         with serve(locations) as nginx:
             for path, free, charged in (("list", (200, 404, 500, 302), (401, 403)), ("class", (200, 302, 404), (401, 503)),
@@ -49,10 +51,15 @@ def test_statuses(check):
                     check.equal({(it.status, it.weir["remaining"], it.weir["status"]) for it in answers}, {(status, "2", "PASSED")},
                                 f"{path}: {status} costs nothing")
                 check.contains(answers[-1].fields["ratelimit"], ";r=2", f"{path}: the fields say so")
+                check(";t=" not in answers[-1].fields["ratelimit"] or ";t=0" in answers[-1].fields["ratelimit"],
+                      f"{path}: there is nothing to reset: {answers[-1].fields['ratelimit']}")
                 check.equal(statuses(nginx, [f"/{path}/{status}?k=a" for status in charged]), list(charged), f"{path}: these cost")
                 check.equal(statuses(nginx, [f"/{path}/200?k=a"] * 2), [429, 429], f"{path}: then nothing passes")
                 check.equal(nginx.get(f"/read/200?k={path}:a").weir["remaining"], "0", f"{path}: in the zone")
                 check.equal(nginx.get(f"/{path}/200?k=b").status, 200, f"{path}: another key")
+            zone = next(it for it in json.loads(nginx.get("/info").body)["zones"] if it["name"] == "z")
+            check.equal(zone["given_back"], 3 * (4 + 3 + 2) + 3, "each charge that came back is counted")
+            check.contains(nginx.get("/text").text, 'nginx_weir_given_back_total{zone="z"} %d\n' % zone["given_back"], "for Prometheus, too")
 
 
 def test_kinds(check):

@@ -10,7 +10,7 @@ from lib.build import ROOT
 from lib.nginx_server import Nginx, get
 
 ZONE_NAMES = """name size keys capacity bytes_per_key limits large_bytes large_used evicted_fresh evicted_unused
-    evicted_soonest refused repairs passed delayed rejected dry_run conn_passed conn_rejected conn_dry_run""".split()
+    evicted_soonest refused repairs passed delayed rejected dry_run conn_passed conn_rejected conn_dry_run given_back""".split()
 STORE_NAMES = "url state why asked answered unreachable cached_denials queue owed".split()
 INFO = "location /info { weir_info; }\n"
 FILES = {"html/a": "a\n"}
