@@ -1,7 +1,7 @@
 /*
- * How many requests passed, were delayed and were rejected, for each zone, and how many charges were
- * given back by the answer: counted by all workers,
- * kept over reloads and over changes of the zone's size.
+ * How many requests passed, were delayed and were rejected, for each zone, and how many charges
+ * were given back by the answer: counted by all workers, kept over reloads and over changes of the
+ * zone's size.
  *
  * A worker counts in a line of its own, so that workers do not wait for each other. While one takes
  * over from another, both may use the same line: so it is counted atomically.
