@@ -7,8 +7,9 @@
  *              └──► ASK: Redis is asked for the request itself
  *
  * What holds:
- *   1. A request waits by its store's deadline at most, and asks for itself if another worker's
- *      slice has not come by half of it. That worker may have died, or may not run.
+ *   1. A request waits by its store's deadline at most. It asks for itself if another worker's
+ *      slice has not come by half of it: that worker may have died, or may not run. So it does if
+ *      it got nothing of some slices that came, because others were faster.
  *   2. Requests that wait for a slice of this worker are told when it comes. For those of another
  *      worker the pool is looked at each millisecond.
  *   3. A query that changes a pool knows it by its tag and its call's serial. So an answer that
@@ -21,6 +22,7 @@
 #define BUCKETS 64
 #define CALLS_MAX 1024   /* slices of others that requests of this worker wait for */
 #define WAITERS_MAX 4096 /* requests of this worker that wait */
+#define JOINS_MAX 4      /* slices that one request waits for; then it asks for itself */
 #define POLL_MS 1
 #define SLICES_ASK WEIR_EFULL /* what those are told who are to ask for themselves */
 #define MUTE_US 10000000
@@ -40,6 +42,7 @@ struct ngx_http_weir_join_s {
     ngx_http_weir_ctx_t *ctx;
     ngx_http_weir_store_t *store;
     int64_t until_us; /* monotonic: then it has waited long enough */
+    unsigned joins;   /* the slices that it has waited for */
 };
 
 struct ngx_http_weir_slicer_s {
@@ -246,6 +249,7 @@ static struct slices_call *slices_refill(ngx_http_weir_slicer_t *slicer,
 /* What a take found. */
 struct slices_found {
     enum weir__spend spend;
+    bool again; /* the request was counted already */
     struct weir__slice_ask ask;
     bool begins; /* a call */
     bool slot;   /* this worker sees to it */
@@ -265,6 +269,13 @@ static bool slices_fits(const ngx_http_weir_pools_t *pools, const ngx_http_weir_
     return weir__slice_terms(&pools->slicing, &request->limit->rules[0], ret);
 }
 
+/* A request is counted once, however often it comes. */
+static void slices_uncount(struct weir__pool *pool, int64_t cost)
+{
+    pool->takes -= pool->takes > 0;
+    pool->wanted = weir__max(0, pool->wanted - cost);
+}
+
 /* Under the lock. */
 static void slices_spend(ngx_http_weir_slicer_t *slicer, const weir_request *request,
                          const struct weir__slice_terms *terms, struct slices_found *found,
@@ -280,6 +291,8 @@ static void slices_spend(ngx_http_weir_slicer_t *slicer, const weir_request *req
                                                 terms, now.now_us, &withheld);
     if (now.now_us < pools->memory->mute_us)
         now.slot_us = 0;
+    if (pool && found->again)
+        slices_uncount(pool, request->cost);
     if (pool)
         found->spend = weir__pool_spend(pool, &now, request->cost, ret, &refill);
     if (refill || found->spend == WEIR__SPEND_REFILL)
@@ -294,6 +307,14 @@ static void slices_spend(ngx_http_weir_slicer_t *slicer, const weir_request *req
         found->slot = ngx_http_weir_peer_slot_turn(slicer->store, now.now_us, &found->turn);
 }
 
+/* Whether it may wait, or wait again: later, or more often, it would miss its deadline for slices
+ * of which others are served. */
+static bool slices_may_wait(const ngx_http_weir_join_t *join)
+{
+    return !join || (join->joins < JOINS_MAX &&
+                     weir__mono_us() < join->until_us - join->store->url.deadline_us / 2);
+}
+
 /* The request waits for a call. */
 static ngx_int_t slices_wait(ngx_http_weir_slicer_t *slicer, struct slices_call *call,
                              ngx_http_weir_ctx_t *ctx, ngx_http_weir_join_t *join)
@@ -306,7 +327,14 @@ static ngx_int_t slices_wait(ngx_http_weir_slicer_t *slicer, struct slices_call 
         join->ctx = ctx;
         join->store = slicer->store;
         join->until_us = weir__mono_us() + slicer->store->url.deadline_us;
+        join->joins = 0;
+    } else { /* this answer has a later deadline than the request */
+        int64_t left_us = weir__max(0, join->until_us - weir__mono_us());
+        if (ctx->timer.timer_set)
+            ngx_del_timer(&ctx->timer);
+        ngx_add_timer(&ctx->timer, (ngx_msec_t)((left_us + 999) / 1000));
     }
+    join->joins++;
     ngx_queue_insert_tail(&call->waiters, &join->link);
     slicer->waiters++;
     ctx->join = join;
@@ -320,7 +348,7 @@ static ngx_int_t slices_take(ngx_http_weir_slicer_t *slicer, ngx_http_weir_ctx_t
                              ngx_http_weir_plan_t *plan, ngx_http_weir_join_t *join)
 {
     const weir_request *request = &plan->requests[0];
-    struct slices_found found = {.spend = WEIR__SPEND_ASK};
+    struct slices_found found = {.spend = WEIR__SPEND_ASK, .again = join != NULL};
     struct slices_call *call = NULL;
     struct weir__slice_terms terms;
     weir_decision row;
@@ -344,15 +372,16 @@ static ngx_int_t slices_take(ngx_http_weir_slicer_t *slicer, ngx_http_weir_ctx_t
         return NGX_OK;
     case WEIR__SPEND_REFILL:
         if (call)
-            return slices_wait(slicer, call, ctx, join);
+            return slices_may_wait(join) ? slices_wait(slicer, call, ctx, join) : NGX_DECLINED;
         ngx_http_weir_fall_back(slicer->store, WEIR_EUNREACHABLE, plan, ctx->request);
         return NGX_OK;
     case WEIR__SPEND_JOIN:
+        if (slicer->waiters >= WAITERS_MAX || !slices_may_wait(join))
+            return NGX_DECLINED;
         call = calls_find(slicer, found.ask.tag, found.ask.call.serial);
-        if (!call && slicer->others < CALLS_MAX && slicer->waiters < WAITERS_MAX)
+        if (!call && slicer->others < CALLS_MAX)
             call = calls_add(slicer, &found.ask, false);
-        return call && slicer->waiters < WAITERS_MAX ? slices_wait(slicer, call, ctx, join)
-                                                     : NGX_DECLINED;
+        return call && !call->answer ? slices_wait(slicer, call, ctx, join) : NGX_DECLINED;
     case WEIR__SPEND_ASK:
         return NGX_DECLINED;
     }

@@ -452,6 +452,22 @@ def test_answers(check):
             check(found[0].endswith(f" {number}"), f"metrics: {found[0]}, and {number} in JSON")
 
 
+def test_small_slices(check):
+    """More requests than a slice has units, and a slow Redis: who gets nothing of some slices asks for itself, before its deadline."""
+    with redis_server.Server(MODULE) as redis, Proxy(redis.port) as proxy, \
+            sliced(proxy.port, "fixed-window 1000/366d", workers=2, peers=50, more="deadline=4s") as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/?k=hot") and slices(nginx)["local"] > 0), "slices are taken")
+        proxy.mode, proxy.delay = "slow", 0.2  # two units each 0.2 s: 60 would take 6 s
+        clients = [nginx.client() for _ in range(60)]
+        for client in clients:
+            client.send(get("/?k=hot"))
+        answers = [client.read() for client in clients]
+        check.equal({(it.status, it.weir["degraded"]) for it in answers}, {(200, "0")}, "all are decided by Redis")
+        check(sum(it.weir["local"] == "1" for it in answers) >= 2, "some of them from slices")
+        for client in clients:
+            client.close()
+
+
 def test_redis_away(check):
     """Without Redis the zone decides, as always; with it slices come back."""
     with redis_server.Server(MODULE) as redis, \
