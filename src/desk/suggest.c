@@ -294,13 +294,13 @@ static int suggest_judge(struct desk_suggest *suggest, weir_error *err)
                                           .count = suggest->count,
                                           .wait_us = WEIR_WAIT_DEFAULT,
                                           .memory = desk_suggest_memory(suggest)};
+    desk_engine_free(suggest->judged); /* before its candidates change */
+    suggest->judged = NULL;
     for (size_t i = 0; i < suggest->count; i++) {
         const struct desk_suggestion *it = &suggest->suggestions[i];
         suggest->candidates[i] =
             (struct desk_candidate){desk_kind_name(it->kind), it->limit, it->total};
     }
-    desk_engine_free(suggest->judged);
-    suggest->judged = NULL;
     int code = desk_engine_make(&options, &suggest->judged, err);
     if (code == 0)
         code = desk_suggest_pass(suggest, &suggest->parts[1], suggest->judged, err);
