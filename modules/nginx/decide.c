@@ -214,7 +214,7 @@ static bool decide_was_denied(ngx_http_weir_store_t *store, ngx_http_weir_plan_t
     if (!store->denial_cache_us || plan->verb != WEIR__VERB_TAKE || plan->test_us >= 0)
         return false;
     if (!store->denied)
-        store->denied = ngx_http_weir_denied_make();
+        store->denied = ngx_http_weir_denied_make(&store->url);
     if (!store->denied || !ngx_http_weir_denied_find(store->denied, plan, weir__mono_us()))
         return false;
     store->cached_denials++;

@@ -5,12 +5,15 @@
  */
 #include "ngx_http_weir.h"
 
+#include "remote/slices.h"
+
 #define LONGEST_US 1000000
 
-ngx_http_weir_denied_t *ngx_http_weir_denied_make(void)
+ngx_http_weir_denied_t *ngx_http_weir_denied_make(const struct weir__redis_url *url)
 {
     ngx_http_weir_denied_t *denied = calloc(1, sizeof *denied);
-    if (denied && weir__denied_init(denied)) {
+    const struct weir__slicing slicing = weir__slicing_of(url);
+    if (denied && weir__denied_init(denied, &slicing)) {
         free(denied);
         return NULL;
     }
@@ -42,7 +45,7 @@ void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const struct weir
                                int64_t longest_us)
 {
     if (!plan->failed)
-        weir__denied_note(denied, call, plan->rows, &plan->folded, asked_us,
+        weir__denied_note(denied, call, plan->rows, &plan->folded, asked_us, weir__mono_us(),
                           ngx_min(longest_us, LONGEST_US));
 }
 

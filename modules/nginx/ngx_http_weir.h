@@ -527,7 +527,8 @@ void ngx_http_weir_slices_leave(ngx_http_weir_store_t *store, const ngx_http_wei
 
 /* ---- denied.c: denials remembered by a worker ---- */
 
-ngx_http_weir_denied_t *ngx_http_weir_denied_make(void); /* NULL: no memory */
+/* NULL: no memory. */
+ngx_http_weir_denied_t *ngx_http_weir_denied_make(const struct weir__redis_url *url);
 void ngx_http_weir_denied_free(ngx_http_weir_denied_t *denied);
 /* Whether the same was denied a moment ago: then the answer is in the plan. */
 bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_plan_t *plan,

@@ -8,8 +8,9 @@
 
 #define WORTH_US 1000 /* denials that are over sooner are not remembered */
 
-int weir__denied_init(struct weir__denied *denied)
+int weir__denied_init(struct weir__denied *denied, const struct weir__slicing *slicing)
 {
+    denied->slicing = *slicing;
     return weir__random_bytes(denied->secret, sizeof denied->secret) ? WEIR_ESYSTEM : 0;
 }
 
@@ -92,11 +93,14 @@ static bool denied_stands(const struct weir__denied *denied, const struct weir__
 
 /* A higher cost has to wait for longer. How long is not known, but when the state is fresh is never
  * too early. A limit that judges by time alone allows it just the same. */
-static void denied_raise_cost(const struct weir__rule *rule, weir_decision *row, int64_t cost)
+static void denied_raise_cost(const struct weir__denied *denied, const struct weir__rule *rule,
+                              weir_decision *row, int64_t cost)
 {
+    struct weir__slice_terms terms;
+    bool sliced = weir__slice_terms(&denied->slicing, rule, &terms);
     if (weir__algorithm_of(rule)->by_time || (row->allowed && row->remaining >= cost))
         return;
-    if (cost > row->limit)
+    if (cost > row->limit - (sliced ? terms.withheld : 0))
         row->retry_after_us = WEIR_NEVER;
     else if (row->retry_after_us >= 0)
         row->retry_after_us = weir__max(row->retry_after_us, row->reset_after_us);
@@ -114,18 +118,18 @@ static weir_decision denied_later(const weir_decision *row, int64_t passed_us)
     return ret;
 }
 
-static void denied_answer(const struct weir__denied_entry *entry,
+static void denied_answer(const struct weir__denied *denied, const struct weir__denied_entry *entry,
                           const struct weir__denied_call *call, int64_t now_us, weir_decision *rows,
                           weir_decision *ret)
 {
     const weir_limit *limit = call->requests[0].limit;
     for (size_t i = 0; i < call->limits; i++) {
-        rows[i] = denied_later(&entry->rows[i], now_us - entry->asked_us);
+        rows[i] = denied_later(&entry->rows[i], weir__max(0, now_us - entry->said_us));
         if (call->cost <= entry->cost) /* also if there are several requests */
             continue;
         int64_t cost = weir__limit_asked(limit, i, call->cost);
         if (cost > weir__limit_asked(limit, i, entry->cost))
-            denied_raise_cost(&limit->rules[i], &rows[i], cost);
+            denied_raise_cost(denied, &limit->rules[i], &rows[i], cost);
     }
     weir__fold(rows, call->limits, ret);
 }
@@ -137,7 +141,7 @@ bool weir__denied_find(const struct weir__denied *denied, const struct weir__den
     for (size_t i = 0; i < WEIR__DENIED_PLACES; i++) {
         if (denied_is_of(&set[i], call) && now_us < set[i].until_us && call->cost >= set[i].cost &&
             denied_stands(denied, &set[i])) {
-            denied_answer(&set[i], call, now_us, rows, ret);
+            denied_answer(denied, &set[i], call, now_us, rows, ret);
             return true;
         }
     }
@@ -161,7 +165,7 @@ static struct weir__denied_entry *denied_place_for(struct weir__denied *denied,
 
 void weir__denied_note(struct weir__denied *denied, const struct weir__denied_call *call,
                        const weir_decision *rows, const weir_decision *folded, int64_t asked_us,
-                       int64_t longest_us)
+                       int64_t said_us, int64_t longest_us)
 {
     int64_t holds_us = longest_us;
     if (folded->allowed || folded->degraded || call->limits == 0)
@@ -174,7 +178,7 @@ void weir__denied_note(struct weir__denied *denied, const struct weir__denied_ca
     struct weir__denied_entry *entry = denied_place_for(denied, call);
     *entry = (struct weir__denied_entry){.hash = {call->hash[0], call->hash[1]},
                                          .cost = call->cost,
-                                         .asked_us = asked_us,
+                                         .said_us = said_us,
                                          .until_us = asked_us + holds_us,
                                          .keys = (uint32_t)call->count};
     memcpy(entry->marks, call->marks, sizeof entry->marks);

@@ -20,6 +20,7 @@
 #ifndef WEIR_DENIED_H
 #define WEIR_DENIED_H
 
+#include "remote/pool.h"
 #include "store/store.h"
 
 #define WEIR__DENIED_SETS 1024
@@ -33,8 +34,8 @@ struct weir__denied_mark {
 
 struct weir__denied_entry {
     uint64_t hash[2];
-    int64_t cost; /* of a single request; 0 where there are several */
-    int64_t asked_us, until_us;
+    int64_t cost;              /* of a single request; 0 where there are several */
+    int64_t said_us, until_us; /* when Redis had answered; until when it holds */
     uint32_t keys;
     struct weir__denied_mark marks[WEIR__DENIED_LIMITS];
     weir_decision rows[WEIR__DENIED_LIMITS];
@@ -42,6 +43,8 @@ struct weir__denied_entry {
 
 struct weir__denied {
     uint64_t secret[2];
+    struct weir__slicing slicing; /* of the store; a cost above what it leaves of a limit is never
+                                   * allowed */
     _Atomic uint32_t turns[WEIR__DENIED_KEYS]; /* how often such a key was forgotten */
     struct weir__denied_entry entries[WEIR__DENIED_SETS][WEIR__DENIED_PLACES];
 };
@@ -56,8 +59,8 @@ struct weir__denied_call {
     struct weir__denied_mark marks[WEIR__DENIED_LIMITS];
 };
 
-/* In memory of the caller's. 0 or WEIR_ESYSTEM: no random bytes. */
-int weir__denied_init(struct weir__denied *denied);
+/* In memory of the caller's, which is zeros. 0 or WEIR_ESYSTEM: no random bytes. */
+int weir__denied_init(struct weir__denied *denied, const struct weir__slicing *slicing);
 /* False: such calls are not remembered. */
 bool weir__denied_call(const struct weir__denied *denied, const weir_request *requests, size_t n,
                        struct weir__denied_call *ret);
@@ -65,11 +68,12 @@ bool weir__denied_call(const struct weir__denied *denied, const weir_request *re
  * limit. */
 bool weir__denied_find(const struct weir__denied *denied, const struct weir__denied_call *call,
                        int64_t now_us, weir_decision *rows, weir_decision *ret);
-/* A call was asked at `asked_us` and answered. Its denial is remembered for the shorter of its
- * retry_after and `longest_us`. */
+/* A call was asked at `asked_us`, and has been answered at `said_us`. Its denial is remembered for
+ * the shorter of its retry_after and `longest_us`, from when it was asked. What is left of its
+ * retry_after is counted from the answer, so that it is never early. */
 void weir__denied_note(struct weir__denied *denied, const struct weir__denied_call *call,
                        const weir_decision *rows, const weir_decision *folded, int64_t asked_us,
-                       int64_t longest_us);
+                       int64_t said_us, int64_t longest_us);
 /* Something was given back to this key. Any thread, without a lock. */
 void weir__denied_forget(struct weir__denied *denied, weir_key key);
 

@@ -146,10 +146,37 @@ static void slices_count_spend(struct weir__slices_stripe *stripe, enum weir__sp
 #define SLICES_SPEND 0  /* it does not ask for a slice */
 #define SLICES_TRY (-1) /* nor does it count if it cannot spend: it will come again */
 
-/* Spends, if it can, or may ask for a slice, for that long. */
-static enum slices_step slices_step(struct weir__slices *slices, const struct slices_want *want,
-                                    bool again, int64_t asks_us, struct weir__pool_call *call,
-                                    weir_decision *ret)
+/* Spends, if it can, or may ask for a slice, for that long; under the lock. *ret_ring: the thread
+ * has something to do. */
+static inline enum slices_step
+slices_step_pool(struct weir__slices *slices, struct weir__slices_stripe *stripe,
+                 struct weir__pool *pool, const struct weir__pool_now *now, int64_t cost,
+                 bool again, int64_t asks_us, struct weir__pool_call *call, weir_decision *ret,
+                 bool *ret_ring)
+{
+    enum slices_step step = SLICES_SEND;
+    bool refill;
+    enum weir__spend spend = slices_spend(pool, now, cost, again, ret, &refill);
+    slices_count_spend(stripe, spend);
+    if (WEIR__UNLIKELY(refill) && weir__slices_may_ask(slices, now->now_us)) {
+        slices_mark(slices, stripe, pool);
+        *ret_ring = true;
+    }
+    if (WEIR__LIKELY(spend == WEIR__SPEND_LOCAL || spend == WEIR__SPEND_DENIED))
+        step = SLICES_DONE;
+    else if (asks_us > 0)
+        step = slices_after(slices, pool, now, spend, cost, now->now_us + asks_us, call);
+    if (spend == WEIR__SPEND_ASK)
+        *ret_ring = slices_wants_slot(slices, pool, now) || *ret_ring;
+    if (WEIR__UNLIKELY(step != SLICES_DONE && asks_us == SLICES_TRY))
+        slices_uncount(pool, cost);
+    return step;
+}
+
+static inline enum slices_step slices_step(struct weir__slices *slices,
+                                           const struct slices_want *want, bool again,
+                                           int64_t asks_us, struct weir__pool_call *call,
+                                           weir_decision *ret)
 {
     struct weir__slices_stripe *stripe = weir__slices_stripe(slices, want->tag);
     struct weir__pool_now now = weir__slices_now(slices);
@@ -157,23 +184,9 @@ static enum slices_step slices_step(struct weir__slices *slices, const struct sl
     bool ring = false;
     weir__lock_take(&stripe->lock);
     struct weir__pool *pool = slices_pool(slices, want, now.now_us);
-    if (WEIR__LIKELY(pool != NULL)) {
-        bool refill;
-        enum weir__spend spend = slices_spend(pool, &now, want->cost, again, ret, &refill);
-        slices_count_spend(stripe, spend);
-        if (WEIR__UNLIKELY(refill) && weir__slices_may_ask(slices, now.now_us)) {
-            slices_mark(slices, stripe, pool);
-            ring = true;
-        }
-        if (WEIR__LIKELY(spend == WEIR__SPEND_LOCAL || spend == WEIR__SPEND_DENIED))
-            step = SLICES_DONE;
-        else if (asks_us > 0)
-            step = slices_after(slices, pool, &now, spend, want->cost, now.now_us + asks_us, call);
-        if (spend == WEIR__SPEND_ASK)
-            ring = slices_wants_slot(slices, pool, &now) || ring;
-        if (WEIR__UNLIKELY(step != SLICES_DONE && asks_us == SLICES_TRY))
-            slices_uncount(pool, want->cost);
-    }
+    if (WEIR__LIKELY(pool != NULL))
+        step = slices_step_pool(slices, stripe, pool, &now, want->cost, again, asks_us, call, ret,
+                                &ring);
     weir__lock_release(&stripe->lock);
     if (WEIR__UNLIKELY(ring))
         weir__slices_ring(slices);
@@ -223,7 +236,7 @@ static void slices_note(struct weir__slices *slices, const struct slices_turn *t
     struct weir__slices_stripe *stripe = slices_denied_stripe(slices, &turn->denied);
     weir__lock_take(&stripe->lock);
     weir__denied_note(&slices->denied, &turn->denied, rows, job->ret, turn->asked_us,
-                      slices->slicing.life_us);
+                      weir__boot_us(), slices->slicing.life_us);
     weir__lock_release(&stripe->lock);
 }
 
@@ -299,13 +312,13 @@ void weir__slices_lose(struct weir__slices *slices, uint64_t count, int64_t unit
     atomic_fetch_add(&slices->units_lost, (uint64_t)units);
 }
 
-void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_ask *ask,
-                        const struct weir__job *job)
+bool weir__slice_answer(struct weir__slices *slices, const struct weir__slice_ask *ask,
+                        const struct weir__job *job, int64_t need, weir_decision *ret)
 {
     struct weir__slices_stripe *stripe = weir__slices_stripe(slices, ask->tag);
     struct weir__pool_now now = weir__slices_now(slices);
     const weir_decision *row = &job->rows[0];
-    bool granted = job->code == 0 && row->allowed, kept = false;
+    bool granted = job->code == 0 && row->allowed, kept = false, done = false, ring = false;
     atomic_fetch_add_explicit(&slices->calls, 1, memory_order_relaxed);
     slices_heed_refusal(slices, job);
     weir__lock_take(&stripe->lock);
@@ -316,6 +329,9 @@ void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_as
         weir__pool_lose(pool, &ask->call);
     if (granted && kept)
         stripe->held |= weir__slices_bit(slices, pool);
+    if (kept && need)
+        done = slices_step_pool(slices, stripe, pool, &now, need, true, SLICES_SPEND, NULL, ret,
+                                &ring) == SLICES_DONE;
     if (granted) {
         weir__count_add(&stripe->slices_taken, 1);
         weir__count_add(&stripe->units_taken, (uint64_t)row->granted);
@@ -325,8 +341,9 @@ void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_as
     weir__lock_release(&stripe->lock);
     if (granted && !kept)
         weir__slices_lose(slices, 1, row->granted);
-    else if (granted && !atomic_exchange(&slices->busy, 1))
+    else if ((granted && !atomic_exchange(&slices->busy, 1)) || ring)
         weir__slices_ring(slices); /* it may have to be given back one day */
+    return done;
 }
 
 /* ---- jobs ---- */
@@ -354,10 +371,10 @@ static void slices_step_job(struct weir__slices *slices, struct slices_turn *tur
                             struct weir__job *job)
 {
     int64_t left_us = weir__max(0, job->deadline_us - weir__mono_us());
+    int64_t asks_us = turn->joins < JOINS_MAX ? left_us + PATIENCE_US : SLICES_SPEND;
     turn->step = SLICES_SEND;
-    if (turn->pooled && turn->joins < JOINS_MAX)
-        turn->step = slices_step(slices, &turn->want, turn->again, left_us + PATIENCE_US,
-                                 &turn->call, job->ret);
+    if (turn->pooled)
+        turn->step = slices_step(slices, &turn->want, turn->again, asks_us, &turn->call, job->ret);
     turn->again = true;
     if (turn->step == SLICES_DONE && job->rows)
         job->rows[0] = *job->ret;
@@ -400,15 +417,12 @@ static void slices_refilled(struct weir__slices *slices, struct slices_turn *tur
 {
     const struct weir__slice_ask ask = {.tag = {turn->want.tag[0], turn->want.tag[1]},
                                         .call = turn->call};
-    weir__slice_answer(slices, &ask, job);
+    bool done = weir__slice_answer(slices, &ask, job, turn->want.cost, turn->ret);
     job->requests = turn->requests;
     job->ret = turn->ret;
     job->rows = turn->rows;
-    turn->step = SLICES_SEND;
-    if (job->code == WEIR_EUNREACHABLE) {
-        turn->step = SLICES_DONE;
-    } else if (slices_step(slices, &turn->want, true, SLICES_SPEND, NULL, job->ret) ==
-               SLICES_DONE) { /* otherwise others have spent it all */
+    turn->step = job->code == WEIR_EUNREACHABLE ? SLICES_DONE : SLICES_SEND;
+    if (done) { /* otherwise others have spent what was held beside it */
         if (job->rows)
             job->rows[0] = *job->ret;
         slices_done(turn, job, 0);
@@ -477,32 +491,35 @@ static bool slices_send(struct weir__remote *remote, struct weir__job *const job
     return true;
 }
 
-/* Those that joined look again. False: none is left. */
+/* Those that joined look again, until `join_us` they may join again. False: none is left. */
 static bool slices_look_again(struct weir__slices *slices, struct weir__job *const jobs[], size_t n,
-                              struct slices_turn *turns, int64_t deadline_us)
+                              struct slices_turn *turns, int64_t join_us)
 {
     bool some = false;
     for (size_t i = 0; i < n; i++) {
         if (turns[i].step == SLICES_JOIN) {
-            turns[i].joins++;
+            turns[i].joins = weir__mono_us() < join_us ? turns[i].joins + 1 : JOINS_MAX;
             slices_step_job(slices, &turns[i], jobs[i]);
+            if (turns[i].step != SLICES_DONE && weir__mono_us() >= jobs[i]->deadline_us)
+                slices_done(&turns[i], jobs[i], WEIR_EUNREACHABLE);
         }
-        if (turns[i].step == SLICES_JOIN && weir__mono_us() >= deadline_us)
-            slices_done(&turns[i], jobs[i], WEIR_EUNREACHABLE);
         some = some || turns[i].step != SLICES_DONE;
     }
     return some;
 }
 
+/* Who joins leaves half of the time for a call of its own: one that is sent too late would cost
+ * everybody the connection. */
 static void slices_run(struct weir__remote *remote, struct weir__job *const jobs[], size_t n,
                        struct slices_turn *turns)
 {
     struct weir__slices *slices = remote->slices;
-    int64_t deadline_us = INT64_MAX;
+    int64_t now_us = weir__mono_us(), deadline_us = INT64_MAX;
     for (size_t i = 0; i < n; i++) {
         slices_begin(slices, &turns[i], jobs[i]);
         deadline_us = weir__min(deadline_us, jobs[i]->deadline_us);
     }
+    const int64_t join_us = now_us + weir__max(0, deadline_us - now_us) / 2;
     do {
         size_t first = 0;
         if (slices_send(remote, jobs, n, turns))
@@ -510,8 +527,8 @@ static void slices_run(struct weir__remote *remote, struct weir__job *const jobs
         while (first < n && turns[first].step != SLICES_JOIN)
             first++;
         if (first < n)
-            slices_join(slices, &turns[first], deadline_us);
-    } while (slices_look_again(slices, jobs, n, turns, deadline_us));
+            slices_join(slices, &turns[first], join_us);
+    } while (slices_look_again(slices, jobs, n, turns, join_us));
 }
 
 /* Not inlined: a single job needs room for one turn. */

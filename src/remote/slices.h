@@ -155,9 +155,10 @@ struct weir__slice_ask {
 /* The request that asks for it: the pool's key and limit are the caller's. */
 weir_request weir__slice_request(const struct weir__slice_ask *ask, weir_key key,
                                  const weir_limit *limit);
-/* It is answered, or not: `code`. *row is its only row. */
-void weir__slice_answer(struct weir__slices *slices, const struct weir__slice_ask *ask,
-                        const struct weir__job *job);
+/* It is answered, or not: `code`. `need` is the cost of the caller who has waited for it, 0: nobody
+ * has. That caller is served before others; true: *ret is its answer. */
+bool weir__slice_answer(struct weir__slices *slices, const struct weir__slice_ask *ask,
+                        const struct weir__job *job, int64_t need, weir_decision *ret);
 /* Counts what is neither spent nor given back. */
 void weir__slices_lose(struct weir__slices *slices, uint64_t count, int64_t units);
 

@@ -118,7 +118,7 @@ static bool keep_refill(struct weir__slices *slices, struct keep_batch *batch)
     }
     keep_send(slices, batch, keep_deadline_us(slices));
     for (size_t i = 0; i < batch->count; i++)
-        weir__slice_answer(slices, &batch->jobs[i].ask, &batch->jobs[i].job);
+        weir__slice_answer(slices, &batch->jobs[i].ask, &batch->jobs[i].job, 0, NULL);
     return batch->count == WEIR__JOBS_MAX;
 }
 
@@ -394,7 +394,8 @@ static int keep_begin(struct weir__remote *remote, weir_error *err)
     slices->last_us = INT64_MAX;
     for (size_t i = 0; i < WEIR__SLICES_STRIPES; i++)
         keep_init_stripe(&slices->stripes[i]);
-    if (weir__pools_init(&slices->pools, WEIR__SLICES_SETS) || weir__denied_init(&slices->denied))
+    if (weir__pools_init(&slices->pools, WEIR__SLICES_SETS) ||
+        weir__denied_init(&slices->denied, &slices->slicing))
         return weir__fail(err, WEIR_ESYSTEM, 0, "no random numbers for slices");
     int error = keep_start_thread(slices);
     if (error)

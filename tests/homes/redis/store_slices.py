@@ -8,6 +8,7 @@ processes come in, the sum is what the limit admits. With the module and without
 """
 import signal
 import sys
+import time
 
 from lib import checks, redis_server, store_client
 from lib.build import REDIS_MODULE
@@ -357,6 +358,52 @@ def test_slow_server(check):
             tally = driver.tally("stop")
             check.equal(tally.errors, 0, "no errors")
             check.at_most(allowed + tally.allowed, 2400, "allowed in all")
+
+
+def test_retry_after(check):
+    """What is left of a remembered retry_after is never early, and a cost above what slices leave is never allowed."""
+    with redis_server.Server(MODULE) as server, Proxy(server.port) as proxy, Driver(address(proxy.port)) as driver:
+        limit = FROZEN.format(100)
+        check.equal(driver.take("k", limit, 80).allowed, 1, "used up")
+        proxy.mode, proxy.delay = "slow", 0.5
+        begun = time.monotonic()
+        first, again = driver.take("k", limit, 50), driver.take("k", limit, 50)
+        passed_us = int((time.monotonic() - begun - proxy.delay) * 1000000)
+        proxy.mode = "pass"
+        check.equal((first.local, again.local), (0, 1), "remembered")
+        check(again.retry >= first.retry - passed_us, f"what is left of {first.retry} after {passed_us}: {again.retry}")
+        check.equal((driver.take("k", limit, 81).retry, driver.take("other", limit, 81).retry), (-1, -1), "never")
+
+
+class Listener(Proxy):
+    """Counts takes of "joined" that are not calls for slices, while the server has been slow for less than a deadline."""
+    own, slow_since = 0, 0
+
+    def slow_down(self):
+        self.mode, self.delay, self.slow_since = "slow", 2, time.monotonic()
+
+    def ask(self, data):
+        in_time = self.mode == "slow" and 0.25 < time.monotonic() - self.slow_since < 0.9
+        self.own += in_time and data.count(b"weir:joined\r\n") > data.count(b"LEAST")
+
+
+def test_joined_too_long(check):
+    """Who waits for the slice of another asks by itself while there is time for it."""
+    with redis_server.Server(MODULE) as server, Listener(server.port) as proxy:
+        with Driver(address(proxy.port, "deadline=1s&fail=closed&slices=20%&peers=1")) as driver:
+            limit = "token-bucket 100000/s burst 100"
+
+            def asks_itself():
+                proxy.mode = "pass"
+                before = driver.tally("report").degraded
+                checks.until("slices", lambda: driver.take("joined", limit).local)
+                proxy.slow_down()
+                checks.until("degraded answers", lambda: driver.tally("report").degraded > before + 3)
+                return proxy.own
+            driver.hammer("joined", limit, threads=4, pause_us=0)
+            checks.until("a call of its own", asks_itself)
+            proxy.mode = "pass"
+            check.equal(driver.tally("stop").errors, 0, "no errors")
 
 
 def test_cluster(check):
