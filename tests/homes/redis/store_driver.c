@@ -148,25 +148,41 @@ static void end_crew(struct crew *crew, bool stop)
     free(crew);
 }
 
-/* Children of a process that has used the store: each makes connections of its own. */
+static void add_tally(struct tally *tally, const struct tally *more)
+{
+    tally->calls += more->calls;
+    tally->allowed += more->allowed;
+    tally->degraded += more->degraded;
+    tally->errors += more->errors;
+    if (more->worst_us > tally->worst_us)
+        tally->worst_us = more->worst_us;
+}
+
+/* Children of a process that has used the store: each makes connections of its own, and has a tally
+ * of its own, since no lock is shared with the others. */
 static void fork_children(int children, long takes, const char *key, const char *limit)
 {
-    struct crew *crew =
-        mmap(NULL, sizeof *crew, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    *crew = (struct crew){.limit = parse(limit), .key = key, .keys = 1, .takes = takes};
+    size_t size = (size_t)children * sizeof(struct crew);
+    struct crew *crews =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    weir_limit *parsed = parse(limit);
+    struct tally total = {0};
     fflush(stdout);
     for (int i = 0; i < children; i++) {
+        crews[i] = (struct crew){.limit = parsed, .key = key, .keys = 1, .takes = takes};
         if (fork() == 0) {
-            work(crew);
+            work(&crews[i]);
             weir_store_close(store);
             _exit(0);
         }
     }
     while (wait(NULL) > 0)
         ;
-    print_tally(&crew->total);
-    weir_limit_free(crew->limit);
-    munmap(crew, sizeof *crew);
+    for (int i = 0; i < children; i++)
+        add_tally(&total, &crews[i].total);
+    print_tally(&total);
+    weir_limit_free(parsed);
+    munmap(crews, size);
 }
 
 /* Any cancellation point ends such a thread before it has counted what it took. */
