@@ -442,8 +442,8 @@ static bool slices_is_over(ngx_http_weir_pools_t *pools, const struct slices_cal
            now_us >= pool->asked_until_us;
 }
 
-/* Those that are over are taken out; their waiters go to `over`, or to `late` if it was waited for
- * long enough. */
+/* Those that are over are taken out, and those that nobody waits for any more. Their waiters go to
+ * `over`, or to `late` if it was waited for long enough. */
 static void slices_look(ngx_http_weir_slicer_t *slicer, ngx_queue_t *over, ngx_queue_t *late)
 {
     bool locked = ngx_http_weir_pools_lock(slicer->pools);
@@ -454,7 +454,7 @@ static void slices_look(ngx_http_weir_slicer_t *slicer, ngx_queue_t *over, ngx_q
         for (ngx_queue_t *it = ngx_queue_head(bucket); it != bucket; it = next) {
             struct slices_call *call = ngx_queue_data(it, struct slices_call, link);
             next = ngx_queue_next(it);
-            bool is_late = now_us >= call->patience_us;
+            bool is_late = now_us >= call->patience_us || ngx_queue_empty(&call->waiters);
             if (call->own || !(is_late || (locked && slices_is_over(slicer->pools, call, now_us))))
                 continue;
             calls_remove(slicer, call, &some);
