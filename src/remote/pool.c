@@ -236,6 +236,12 @@ bool weir__pool_ask(struct weir__pool *pool, const struct weir__pool_now *now, i
     return true;
 }
 
+/* So much later; a server may say anything. */
+static int64_t pool_later(int64_t us, int64_t after_us)
+{
+    return us + weir__min(weir__max(0, after_us), INT64_MAX / 4);
+}
+
 static bool pool_is_asked(const struct weir__pool *pool, const struct weir__pool_call *call)
 {
     return pool->asked > 0 && pool->serial == call->serial;
@@ -246,9 +252,9 @@ static void pool_note(struct weir__pool *pool, const struct weir__pool_now *now,
                       const weir_decision *row)
 {
     pool->said_us = now->now_us;
-    pool->said_time_us = row->time_us;
-    pool->remaining = row->remaining;
-    pool->reset_us = now->now_us + weir__max(0, row->reset_after_us);
+    pool->said_time_us = weir__min(row->time_us, INT64_MAX / 4);
+    pool->remaining = weir__min(row->remaining, pool->size);
+    pool->reset_us = pool_later(now->now_us, row->reset_after_us);
 }
 
 /* When the charge itself is over in Redis, if it is before the state comes back to fresh: from then
@@ -272,7 +278,7 @@ static void pool_put(struct weir__pool *pool, const struct weir__pool_call *call
 {
     struct weir__grant *grant = pool_free_grant(pool);
     bool fixed = weir__algorithm_of(&pool->rule)->fixed_end;
-    int64_t window_us = fixed ? call->sent_us + row->reset_after_us : INT64_MAX;
+    int64_t window_us = fixed ? pool_later(call->sent_us, row->reset_after_us) : INT64_MAX;
     assert(grant);
     *grant = (struct weir__grant){
         .left = weir__max(0, weir__min(row->granted, call->cost)), /* a server may say anything */
@@ -287,8 +293,8 @@ static void pool_deny(struct weir__pool *pool, const struct weir__pool_now *now,
 {
     int64_t retry_us = row->retry_after_us == WEIR_NEVER ? now->life_us : row->retry_after_us;
     pool->denied_least = pool->asked_least;
-    pool->retry_us = now->now_us + retry_us;
-    pool->denied_until_us = now->now_us + weir__min(retry_us, now->life_us);
+    pool->retry_us = pool_later(now->now_us, retry_us);
+    pool->denied_until_us = now->now_us + weir__min(weir__max(0, retry_us), now->life_us);
 }
 
 bool weir__pool_answer(struct weir__pool *pool, const struct weir__pool_now *now,

@@ -255,6 +255,26 @@ static void test_window(void)
     CHECK(back.left == 0 && back.lost == 30);
 }
 
+/* Times that no clock reaches. */
+static void test_huge(void)
+{
+    weir_decision answer = granted(10), no = denied(INT64_MAX);
+    begin("fixed-window 1000/s");
+    while (spend(1) == WEIR__SPEND_ASK)
+        ;
+    answer.reset_after_us = answer.remaining = answer.time_us = INT64_MAX;
+    CHECK(ask(1));
+    CHECK(weir__pool_answer(pool, &now, &call, &answer));
+    CHECK_INT(spend(1), WEIR__SPEND_LOCAL);
+    CHECK_INT(weir__pool_drop(pool), call.cost - 1);
+    CHECK(ask(1));
+    no.reset_after_us = INT64_MAX;
+    CHECK(weir__pool_answer(pool, &now, &call, &no));
+    CHECK_INT(spend(1), WEIR__SPEND_DENIED);
+    now.now_us += LIFE;
+    CHECK(spend(1) != WEIR__SPEND_DENIED);
+}
+
 /* Late: neither spent nor given back. */
 static void test_late(void)
 {
@@ -463,6 +483,7 @@ int main(void)
     test_window();
     test_late();
     test_lie();
+    test_huge();
     test_lost();
     test_denied();
     test_denied_held();
