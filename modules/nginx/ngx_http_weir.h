@@ -468,7 +468,8 @@ uint32_t ngx_http_weir_pools_sets(void);
 struct weir__pool *ngx_http_weir_pools_of_set(ngx_http_weir_pools_t *pools, uint32_t set);
 ngx_http_weir_peer_slot_t *ngx_http_weir_pools_slot(ngx_http_weir_pools_t *pools);
 struct weir__pool_now ngx_http_weir_pools_now(const ngx_http_weir_pools_t *pools, int64_t now_us);
-/* This worker uses them from now on; and no longer. Leaving is true for the last one. */
+/* This worker uses them from now on (under the lock; again does no harm); and no longer. Leaving
+ * is true for the last one. */
 void ngx_http_weir_pools_enter(ngx_http_weir_pools_t *pools);
 bool ngx_http_weir_pools_leave(ngx_http_weir_pools_t *pools);
 

@@ -253,17 +253,18 @@ struct weir__pool_now ngx_http_weir_pools_now(const ngx_http_weir_pools_t *pools
 void ngx_http_weir_pools_enter(ngx_http_weir_pools_t *pools)
 {
     ngx_http_weir_pools_memory_t *memory = pools->memory;
-    if (!ngx_http_weir_pools_lock(pools))
-        return;
+    for (size_t i = 0; i < WEIR__COUNT(memory->workers); i++) {
+        if (memory->workers[i] == ngx_pid)
+            return;
+    }
     pools_note(pools, WORKERS_CHANGE);
     for (size_t i = 0; i < WEIR__COUNT(memory->workers); i++) {
         ngx_pid_t other = memory->workers[i];
         if (other && (kill(other, 0) == 0 || ngx_errno == NGX_EPERM))
             continue;
         memory->workers[i] = ngx_pid;
-        break;
+        return;
     }
-    ngx_http_weir_pools_unlock(pools);
 }
 
 bool ngx_http_weir_pools_leave(ngx_http_weir_pools_t *pools)

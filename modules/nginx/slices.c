@@ -549,7 +549,6 @@ ngx_http_weir_slicer_t *ngx_http_weir_slicer_make(ngx_http_weir_store_t *store)
                                  .log = ngx_cycle->log,
                                  .cancelable = 1};
     ngx_add_timer(&slicer->tick, 1);
-    ngx_http_weir_pools_enter(store->pools);
     return slicer;
 }
 

@@ -220,7 +220,7 @@ static void keep_sweep(ngx_http_weir_store_t *store, bool all, ngx_http_weir_job
     }
 }
 
-/* One of the workers sweeps, and one sees to the slot. */
+/* Every worker sees that it is counted, one of them sweeps, and one sees to the slot. */
 void ngx_http_weir_slices_tick(ngx_event_t *event)
 {
     ngx_http_weir_store_t *store = event->data;
@@ -230,6 +230,7 @@ void ngx_http_weir_slices_tick(ngx_event_t *event)
     bool sweeps = false, slot = false;
     if (ngx_http_weir_pools_lock(store->pools)) {
         int64_t now_us = weir__boot_us();
+        ngx_http_weir_pools_enter(store->pools);
         sweeps = now_us >= memory->sweep_us;
         if (sweeps)
             memory->sweep_us = now_us + each_us;

@@ -307,6 +307,26 @@ def test_stopped(check):
         judge(check, "stopped", flood2)
 
 
+def test_starts_beside_the_lock(check):
+    """A worker that cannot have the lock when it starts is counted later: the last one gives back what is held."""
+    with redis_server.Server(MODULE) as redis, sliced(redis.port, workers=2) as nginx:
+        nginx.allow(nginx_server.KILLED)
+        flood = Flood(nginx)
+        check(nginx.wait_for(lambda: slices(nginx)["local"] > 0), "slices are taken")
+        flood.stop()
+        first, other = nginx.workers()
+        memory = hold(check, nginx, first)
+        nginx.send(signal.SIGKILL, other)
+        check(nginx.wait_for(lambda: len(nginx.workers()) == 2 and other not in nginx.workers()), "there is a new one")
+        new, = set(nginx.workers()) - {first}
+        with nginx.client() as client:  # it runs, or the connection is the other's
+            client.send(get("/info"))
+            select.select([client.socket], [], [], 1)
+        memory.hold(0, 0)
+        nginx.send(signal.SIGCONT, first)
+        check(nginx.wait_for(lambda: struct.pack("i", new) in memory.read(memory.start, 4096)), "it is counted")
+
+
 def test_dies_with_the_lock(check):
     """A worker that dies while it changes a pool: that pool is emptied, its units are lost, and it goes on."""
     with redis_server.Server(MODULE) as redis, sliced(redis.port, life="5s") as nginx:
