@@ -64,6 +64,11 @@ class Load(threading.Thread):
         return {status: sum(load.statuses.get(status, 0) for load in loads) for status in (200, 429, 500, 502, 503)}
 
 
+def undecided(nginx):
+    """How many requests passed because nobody could decide: who waits for a lock in vain passes, and says so."""
+    return nginx.errors().count("let pass")
+
+
 def kill_workers(nginx, seconds):
     """Kills one worker after another, at moments of no kind; how many."""
     killed, end = 0, time.monotonic() + seconds
@@ -144,7 +149,8 @@ def test_killed_while_locked(check):
             loads = Load.start_all(nginx, "/walk?k=a")
             killed += kill_workers(nginx, 0.5)
             got = Load.end_all(loads)
-            check.equal((got[200], got[500]), (0, 0), f"none passed: {got}")
+            check.equal(got[500], 0, f"no error: {got}")
+            check(got[200] <= undecided(nginx), f"none was allowed: {got}, undecided {undecided(nginx)}")
         repairs = zone(nginx, "y")["repairs"]
         print(f"{killed} workers killed, {repairs} repairs")
         check(repairs > 0, f"a lock was held by one of {killed} that were killed")
