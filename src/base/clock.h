@@ -39,27 +39,33 @@ extern _Thread_local struct weir__anchor weir__boot_anchor
 int64_t weir__clock_look(void);
 int64_t weir__boot_look(void);
 
-/* Now, by the fast way; -1: look. */
-static inline int64_t weir__anchor_us(const struct weir__anchor *at)
-{
+/* A fast clock. (No pointer to the anchor: UBSan would compare it with NULL by the flags of an
+ * addition, which ld then replaces by a lea, which sets none.) */
 #if defined(__x86_64__)
-    if (__builtin_expect(at->window != 0, 1)) {
-        uint64_t since = __builtin_ia32_rdtsc() - at->tsc;
-        if (__builtin_expect(since < at->window, 1))
-            return at->us + (int64_t)((at->part_q32 + since * at->us_per_tick_q32) >> 32);
+#define WEIR__FAST_CLOCK(name, anchor, look)                                                       \
+    static inline int64_t name(void)                                                               \
+    {                                                                                              \
+        if (__builtin_expect(anchor.window != 0, 1)) {                                             \
+            uint64_t since = __builtin_ia32_rdtsc() - anchor.tsc;                                  \
+            if (__builtin_expect(since < anchor.window, 1))                                        \
+                return anchor.us +                                                                 \
+                       (int64_t)((anchor.part_q32 + since * anchor.us_per_tick_q32) >> 32);        \
+        }                                                                                          \
+        return look();                                                                             \
     }
 #else
-    (void)at;
+#define WEIR__FAST_CLOCK(name, anchor, look)                                                       \
+    static inline int64_t name(void)                                                               \
+    {                                                                                              \
+        return look();                                                                             \
+    }
 #endif
-    return -1;
-}
 
 /* Now, by the fast way where there is one. */
-static inline int64_t weir__clock_us(void)
-{
-    int64_t us = weir__anchor_us(&weir__anchor);
-    return __builtin_expect(us >= 0, 1) ? us : weir__clock_look();
-}
+WEIR__FAST_CLOCK(weir__clock_us, weir__anchor, weir__clock_look)
+/* CLOCK_BOOTTIME: as the monotonic clock, but it also counts while the machine is suspended. For
+ * what must end here no later than elsewhere. */
+WEIR__FAST_CLOCK(weir__boot_us, weir__boot_anchor, weir__boot_look)
 
 /* Now, always by the system call: what the fast way is tested against. */
 int64_t weir__clock_real_us(void);
@@ -76,14 +82,6 @@ static inline int64_t weir__mono_ns(void)
 static inline int64_t weir__mono_us(void)
 {
     return weir__mono_ns() / 1000;
-}
-
-/* CLOCK_BOOTTIME: as the monotonic clock, but it also counts while the machine is suspended. For
- * what must end here no later than elsewhere. */
-static inline int64_t weir__boot_us(void)
-{
-    int64_t us = weir__anchor_us(&weir__boot_anchor);
-    return __builtin_expect(us >= 0, 1) ? us : weir__boot_look();
 }
 
 /* Sleeps at least that long; signals do not cut it short. */

@@ -431,11 +431,13 @@ static void pool_begin(struct weir__pool *pool, const uint64_t tag[2], weir_key 
                        const struct weir__rule *rule, const struct weir__slice_terms *terms,
                        int64_t now_us)
 {
-    uint32_t serial = pool->serial; /* goes on, so that no late answer fits */
+    /* Calls are begun less often than once per microsecond: so no answer to an earlier pool fits,
+     * wherever that one was. */
+    uint32_t serial = (uint32_t)now_us;
     *pool = (struct weir__pool){.tag = {tag[0], tag[1]},
                                 .most = terms->most,
                                 .since_us = now_us,
-                                .serial = serial + 1,
+                                .serial = serial,
                                 .withheld = terms->withheld,
                                 .size = terms->size,
                                 .rule = *rule,

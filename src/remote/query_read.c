@@ -53,7 +53,7 @@ static bool query_read_row(const struct weir__resp_node *nodes, weir_decision *r
         numbers[i] = nodes[i].integer;
     }
     *ret = weir__row_of(numbers);
-    return true;
+    return ret->limit >= 0 && ret->limit <= WEIR__EXACT_MAX;
 }
 
 /* The receipt says when it was decided, by the server's clock. */

@@ -493,6 +493,8 @@ static int url_read_options(struct url_reader *reader, const char *text)
     if (!url->cert[0] != !url->key[0])
         return url_fail(reader, first, "cert= and key= go together, %s= is missing",
                         url->cert[0] ? "key" : "cert");
+    if (url->slice_life_us != SLICE_LIFE_US && !url->slices)
+        return url_fail(reader, first, "slice-life= goes with slices=, which is missing");
     if (reader->password_given && url->password_file[0])
         return url_fail(reader, first,
                         "a password and password-file= as well; leave one of them out");

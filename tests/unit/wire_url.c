@@ -216,11 +216,12 @@ static void test_refused_options(void)
     refuses("redis://h?slices=%25", 18,
             "invalid slices \"%25\": expected a percentage like 5%: expected a percentage like 50% "
             "or 12.5%");
+    refuses("redis://h?slice-life=2s", 11, "slice-life= goes with slices=, which is missing");
     refuses("redis://h?slice-life=6s", 22,
             "invalid slice-life \"6s\": expected a duration like 1s: it is from 10ms to 5s");
     refuses("redis://h?slice-life=1s1", 22,
             "invalid slice-life \"1s1\": expected a duration like 1s: a duration needs a unit: us, "
-            "ms, s, m, h, d or w");
+            "ms, s, m, h, d or w (or sec, min, hour, day, week)");
     refuses("redis://h?peers=0", 17, "invalid peers \"0\": expected a number from 1 to 1000000");
     refuses("redis://h?peers=x", 17, "invalid peers \"x\": expected a number from 1 to 1000000");
     refuses("redis://h?fail=never", 16, "invalid fail \"never\": expected local, open or closed");
