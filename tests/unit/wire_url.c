@@ -230,11 +230,11 @@ static void test_refused_options(void)
     refuses("redis://h?deadline=", 20,
             "invalid deadline \"\": expected a duration like 50ms: a duration needs a unit: us, "
             "ms, s, m, "
-            "h, d or w");
+            "h, d or w (or sec, min, hour, day, week)");
     refuses("redis://h?deadline=50", 20,
             "invalid deadline \"50\": expected a duration like 50ms: a duration needs a unit: us, "
             "ms, s, m, "
-            "h, d or w");
+            "h, d or w (or sec, min, hour, day, week)");
     refuses(
         "redis://h?deadline=1s,", 20,
         "invalid deadline \"1s,\": expected a duration like 50ms: something follows the duration");
