@@ -170,6 +170,7 @@ static inline struct server_charged server_ask_charged(const struct server_ask *
 {
     if (ask->about != SERVER_ABOUT_PLAN)
         return (struct server_charged){requests, 1, 1};
+    assert(ask->planned);
     size_t count = ask->planned->several.count;
     return (struct server_charged){requests, count,
                                    count > 1 ? weir__plan_settled(&ask->planned->plan) : 1};
