@@ -319,7 +319,7 @@ class Player:
             rows = value.get("limits", []) if isinstance(value, dict) else []
             if not any(str(row.get("key", "")).endswith(wanted[1] + "}") for row in rows):
                 return told_all
-        elif wanted[0] == "refused" and b'"allowed"' in body:
+        elif wanted[0] == "refused" and b'"allowed":' in body:
             return told_all
         elif wanted[0] == "text" and wanted[1].encode() not in body:
             return told_all

@@ -5,8 +5,17 @@
 The vectors settle charges that were never made, to see what is done with them; no server would sign such a
 receipt, so that these are signed here. What the server signs must be the same.
 """
+import functools
+import pathlib
 import struct
+import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "model"))
+import limits as model  # noqa: E402
+
+KINDS = ("token-bucket stepped leaky-bucket fixed-window from-first sliding-log sliding-window sliding-counter "
+         "smooth warmup concurrent calendar").split()
+UNITS = ("", "week", "month", "year")
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 MASK = (1 << 64) - 1
 
@@ -49,6 +58,22 @@ def id_of(receipt):
     return sum(ALPHABET.index(letter) << 6 * i for i, letter in enumerate(receipt[-19:-12].decode()))
 
 
+def state_of(limit):
+    """What tells a limit's state from others: kind (and whether it has a cost of its own), period, and the rest."""
+    kind, period, rest = limit.kind, limit.period, 0
+    if kind == "concurrent":
+        period = 0
+    elif limit.stepped or limit.from_first:
+        kind = "stepped" if limit.stepped else "from-first"
+    elif kind == "sliding-window":
+        rest = limit.precision
+    elif kind == "fixed-window" and (limit.unit or limit.zone):
+        kind = "calendar"
+        anchor = functools.reduce(lambda all, part: all * 32 + part, limit.anchor, 0) + (limit.unit == "week")
+        rest = (UNITS.index(limit.unit) * 512 + anchor) * 2048 + limit.zone + 720
+    return struct.pack("<QQQ", KINDS.index(kind) | (limit.cost == 0) << 8, period, rest)
+
+
 class Signer:
     def __init__(self, zone_secret):
         self.zone = zone_secret
@@ -69,9 +94,9 @@ class Signer:
         return self.known[secret, data]
 
     def receipt(self, key, limit, time, charged, name=0):
-        """`limit` is canonical text; without a name it is of the older form."""
+        """`limit` is canonical text. The states that it names are signed, not its counts."""
         body = b"w4-%d-%d-%s" % (time, charged, letters(name, 7)) if name else b"w2-%d-%d" % (time, charged)
         said = struct.pack("<qqQ", time, charged, name) if name else struct.pack("<qq", time, charged)
-        signed = self.hash(self.zone, key) + self.hash(self.secret, limit.encode()) + said
+        signed = self.hash(self.zone, key) + self.hash(self.secret, b"".join(map(state_of, model.parse(limit)))) + said
         signature = siphash13(self.secret, signed)[0]
         return body + b"-" + letters(signature, 11)
