@@ -206,12 +206,7 @@ struct weir__pool *ngx_http_weir_pools_set(ngx_http_weir_pools_t *pools, const u
 
 struct weir__pool *ngx_http_weir_pools_find(ngx_http_weir_pools_t *pools, const uint64_t tag[2])
 {
-    struct weir__pool *set = ngx_http_weir_pools_set(pools, tag);
-    for (size_t i = 0; i < WEIR__POOLS_WAYS; i++) {
-        if (set[i].tag[0] == tag[0] && set[i].tag[1] == tag[1])
-            return &set[i];
-    }
-    return NULL;
+    return weir__pools_find(ngx_http_weir_pools_set(pools, tag), tag);
 }
 
 struct weir__pool *ngx_http_weir_pools_of_request(ngx_http_weir_pools_t *pools,

@@ -210,6 +210,7 @@ const struct weir__algorithm weir__algorithm_calendar = {
     .unit = WEIR__UNIT_END,
     .extra = WEIR__EXTRA_CALENDAR,
     .fixed_end = true,
+    .sliced = true,
     .load = calendar_load,
     .judge = calendar_judge,
     .charge = calendar_charge,

@@ -156,6 +156,7 @@ struct weir__algorithm {
     bool by_time;   /* judges by time alone: a higher cost is admitted just the same */
     bool aligned;   /* its windows begin at multiples of the period */
     bool fixed_end; /* charging more does not move when it ends */
+    bool sliced;    /* units may be taken ahead (docs/SLICES.md); if it shapes: with nodelay only */
 
     void (*load)(const struct weir__rule *, struct weir__state *, int64_t now_us);
     void (*judge)(const struct weir__rule *, const struct weir__state *,

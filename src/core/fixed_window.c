@@ -92,6 +92,7 @@ const struct weir__algorithm weir__algorithm_fixed_window = {
     .shape = WEIR__SHAPE_COUNT,
     .aligned = true,
     .fixed_end = true,
+    .sliced = true,
     WINDOW_FUNCTIONS,
 };
 
@@ -101,5 +102,6 @@ const struct weir__algorithm weir__algorithm_from_first = {
     .example = "fixed-window 100/m from-first",
     .shape = WEIR__SHAPE_COUNT,
     .fixed_end = true,
+    .sliced = true,
     WINDOW_FUNCTIONS,
 };

@@ -156,6 +156,7 @@ const struct weir__algorithm weir__algorithm_sliding_counter = {
     .full_name = "sliding-counter",
     .example = "sliding-counter 1000/h",
     .shape = WEIR__SHAPE_PAIR,
+    .sliced = true,
     .unit = WEIR__UNIT_PERIOD,
     .aligned = true,
     .load = sliding_counter_load,

@@ -173,6 +173,7 @@ const struct weir__algorithm weir__algorithm_sliding_log = {
     .full_name = "sliding-log",
     .example = "sliding-log 5/m",
     .shape = WEIR__SHAPE_RING,
+    .sliced = true,
     STAMPS_FUNCTIONS,
     .flaw = sliding_log_flaw,
 };
@@ -183,6 +184,7 @@ const struct weir__algorithm weir__algorithm_sliding_window = {
     .example = "sliding-window 240/h precision 1m",
     .shape = WEIR__SHAPE_RING,
     .extra = WEIR__EXTRA_PRECISION,
+    .sliced = true,
     STAMPS_FUNCTIONS,
     .flaw = sliding_window_flaw,
 };

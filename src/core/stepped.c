@@ -123,6 +123,7 @@ const struct weir__algorithm weir__algorithm_stepped = {
     .full_name = "token-bucket stepped",
     .example = "token-bucket 10/s burst 20 stepped",
     .shape = WEIR__SHAPE_DEBT,
+    .sliced = true,
     .waits = true,
     .load = stepped_load,
     .judge = stepped_judge,

@@ -6,38 +6,20 @@
 
 #include <string.h>
 
-#define HOT 4       /* requests within half a life */
 #define INTERVALS 4 /* of a life, for what is wanted */
 
 /* ---- terms ---- */
 
-static bool slice_kind(const struct weir__rule *rule)
+static bool slice_fits(const struct weir__rule *rule)
 {
-    switch ((enum weir__kind)rule->kind) {
-    case WEIR__TOKEN_BUCKET:
-    case WEIR__STEPPED:
-    case WEIR__FIXED_WINDOW:
-    case WEIR__FROM_FIRST:
-    case WEIR__CALENDAR:
-    case WEIR__SLIDING_LOG:
-    case WEIR__SLIDING_WINDOW:
-    case WEIR__SLIDING_COUNTER:
-        return true;
-    case WEIR__LEAKY_BUCKET:
-        return rule->flags & WEIR__NODELAY;
-    case WEIR__SMOOTH:
-    case WEIR__WARMUP:
-    case WEIR__CONCURRENT:
-    case WEIR__KIND_COUNT:
-        break;
-    }
-    return false;
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    return algorithm->sliced && (!algorithm->shapes || rule->flags & WEIR__NODELAY);
 }
 
 bool weir__slice_terms(const struct weir__slicing *slicing, const struct weir__rule *rule,
                        struct weir__slice_terms *ret)
 {
-    if (slicing->share == 0 || !slice_kind(rule))
+    if (slicing->share == 0 || !slice_fits(rule))
         return false;
     int64_t size = weir__algorithm_of(rule)->most(rule);
     int64_t part = size * slicing->share / WEIR__SHARE_WHOLE;
@@ -50,7 +32,7 @@ bool weir__slice_terms(const struct weir__slicing *slicing, const struct weir__r
 void weir__rule_withhold(struct weir__rule *rule, int64_t less)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
-    assert(slice_kind(rule) && less >= 0 && less < algorithm->most(rule));
+    assert(slice_fits(rule) && less >= 0 && less < algorithm->most(rule));
     if (algorithm->shape == WEIR__SHAPE_DEBT)
         rule->burst -= less;
     else
@@ -71,11 +53,6 @@ static void pool_turn(struct weir__pool *pool, const struct weir__pool_now *now)
     pool->wanted = 0;
     pool->takes = 0;
     pool->since_us = now->now_us;
-}
-
-static bool pool_is_hot(const struct weir__pool *pool)
-{
-    return pool->takes + pool->takes_before >= HOT;
 }
 
 /* What half a life will want, as far as can be seen. Where little is left in Redis, a 16th of a
@@ -184,7 +161,7 @@ enum weir__spend weir__pool_spend(struct weir__pool *pool, const struct weir__po
         return WEIR__SPEND_ASK;
     int64_t held = weir__pool_held(pool, now->now_us);
     bool denied = now->now_us < pool->denied_until_us;
-    bool asks = pool_is_hot(pool) && pool_may_ask(pool, now);
+    bool asks = weir__pool_is_hot(pool) && pool_may_ask(pool, now);
     if (held >= cost) {
         pool_take(pool, now, cost, held, ret);
         *ret_refill = asks && !denied && !pool->queued && held - cost <= pool_low(pool) &&
@@ -196,7 +173,7 @@ enum weir__spend weir__pool_spend(struct weir__pool *pool, const struct weir__po
         ret->retry_after_us = weir__max(1, pool->retry_us - now->now_us);
         return WEIR__SPEND_DENIED;
     }
-    if (denied || !pool_is_hot(pool))
+    if (denied || !weir__pool_is_hot(pool))
         return WEIR__SPEND_ASK;
     if (pool->asked > 0 && now->now_us < pool->asked_until_us)
         return WEIR__SPEND_JOIN;
@@ -390,7 +367,8 @@ int weir__pools_init(struct weir__pools *pools, uint32_t sets)
     return weir__random_bytes(pools->secret, sizeof pools->secret) ? WEIR_ESYSTEM : 0;
 }
 
-/* Which of a key's states it is. Nobody outside chooses these numbers: they need no keyed hash. */
+/* Which of a key's states it is. This needs no keyed hash: who chooses these numbers could name the
+ * other state of that key as well. */
 static uint64_t pools_mix(const struct weir__rule *rule)
 {
     uint64_t mix = (uint64_t)rule->period_us * 64 + rule->kind;
@@ -445,15 +423,6 @@ static void pool_begin(struct weir__pool *pool, const uint64_t tag[2], weir_key 
     memcpy(pool->key, key.data, key.len);
 }
 
-static struct weir__pool *pools_find(struct weir__pool *set, const uint64_t tag[2])
-{
-    for (size_t i = 0; i < WEIR__POOLS_WAYS; i++) {
-        if (set[i].tag[0] == tag[0] && set[i].tag[1] == tag[1])
-            return &set[i];
-    }
-    return NULL;
-}
-
 /* A free place, or the one of those that nobody needs which was used least lately. */
 static struct weir__pool *pools_spare(struct weir__pool *set, int64_t now_us)
 {
@@ -470,9 +439,11 @@ struct weir__pool *weir__pools_place(struct weir__pools *pools, const uint64_t t
                                      const struct weir__slice_terms *terms, int64_t now_us,
                                      int64_t *ret_withheld)
 {
-    struct weir__pool *set = weir__pools_set(pools, tag), *pool = pools_find(set, tag);
+    struct weir__pool *set = weir__pools_set(pools, tag), *pool = weir__pools_find(set, tag);
     *ret_withheld = weir__max(terms->withheld, pool ? pool->withheld : 0);
     if (key.len > WEIR__POOL_KEY_MAX)
+        return NULL;
+    if (pool && !weir__rule_same_state(&pool->rule, rule))
         return NULL;
     if (WEIR__LIKELY(pool && pool->size == terms->size && pool->rule.count == rule->count))
         return pool;

@@ -156,6 +156,13 @@ void weir__pool_gave_back(struct weir__pool *pool, const struct weir__pool_retur
 int64_t weir__pool_drop(struct weir__pool *pool);
 /* Forgets a denial: the key was reset, settled or released. */
 void weir__pool_forgive(struct weir__pool *pool);
+/* Whether slices of it are worth a call: so many requests came within half a life. */
+#define WEIR__POOL_HOT 4
+static inline bool weir__pool_is_hot(const struct weir__pool *pool)
+{
+    return pool->takes + pool->takes_before >= WEIR__POOL_HOT;
+}
+
 /* What it holds now, and can spend. */
 int64_t weir__pool_held(const struct weir__pool *pool, int64_t now_us);
 
@@ -176,6 +183,16 @@ void weir__pools_tag(const struct weir__pools *pools, weir_key key, const struct
                      uint64_t ret[2]);
 /* The first of the places where a tag may be, WEIR__POOLS_WAYS of them. */
 struct weir__pool *weir__pools_set(struct weir__pools *pools, const uint64_t tag[2]);
+/* The pool of a tag among these places; NULL: there is none. */
+static inline struct weir__pool *weir__pools_find(struct weir__pool *set, const uint64_t tag[2])
+{
+    for (size_t i = 0; i < WEIR__POOLS_WAYS; i++) {
+        if (set[i].tag[0] == tag[0] && set[i].tag[1] == tag[1])
+            return &set[i];
+    }
+    return NULL;
+}
+
 /* The pool of a state, made if there is a place that nobody needs; NULL: there is none, or the key
  * is too long. A request of another size than the pool's gets NULL, too, unless the pool holds
  * nothing, and the request is larger or nobody has asked for the pool's size for a while: then the

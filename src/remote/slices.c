@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define JOINS_MAX 4         /* then the request goes to Redis by itself */
-#define HOT 4               /* requests by which a slot is worth having */
 #define REFUSED_US 10000000 /* so long a server that does not know LEAST is not asked again */
 #define PATIENCE_US 1000000 /* beyond its deadline a call counts as in flight: its caller ends it */
 
@@ -106,7 +105,7 @@ static void slices_mark(struct weir__slices *slices, struct weir__slices_stripe 
 static bool slices_wants_slot(struct weir__slices *slices, const struct weir__pool *pool,
                               const struct weir__pool_now *now)
 {
-    if (now->slot_us > now->now_us || pool->takes + pool->takes_before < HOT)
+    if (now->slot_us > now->now_us || !weir__pool_is_hot(pool))
         return false;
     return !atomic_exchange_explicit(&slices->slot_wanted, 1, memory_order_relaxed);
 }

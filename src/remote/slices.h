@@ -189,12 +189,7 @@ static inline uint64_t weir__slices_bit(const struct weir__slices *slices,
 static inline struct weir__pool *weir__slices_find(struct weir__slices *slices,
                                                    const uint64_t tag[2])
 {
-    struct weir__pool *set = weir__pools_set(&slices->pools, tag);
-    for (size_t i = 0; i < WEIR__POOLS_WAYS; i++) {
-        if (set[i].tag[0] == tag[0] && set[i].tag[1] == tag[1])
-            return &set[i];
-    }
-    return NULL;
+    return weir__pools_find(weir__pools_set(&slices->pools, tag), tag);
 }
 
 /* ---- for metrics and logs ---- */

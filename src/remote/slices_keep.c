@@ -26,6 +26,7 @@
 #define BACK_US (WEIR__POOL_DOUBT_US / 2) /* for returns, whatever the deadline is */
 #define INTERVALS 4 /* of a life: how often it is looked for what nobody wants */
 #define CALL_PATIENCE_US 1000000
+#define STACK (2 * sizeof(struct keep_batch) + 262144)
 
 void weir__slices_ring(struct weir__slices *slices)
 {
@@ -350,14 +351,23 @@ static void *keep_run(void *argument)
     return NULL;
 }
 
-/* The thread handles no signals: those belong to the program. */
+/* The thread handles no signals: those belong to the program. Its batches need more room than some
+ * C libraries give a thread (musl: 128 KiB). */
 static int keep_start_thread(struct weir__slices *slices)
 {
     sigset_t all, before;
+    pthread_attr_t attributes;
+    size_t stack = 0;
+    int error = pthread_attr_init(&attributes);
+    if (error)
+        return error;
+    if (pthread_attr_getstacksize(&attributes, &stack) == 0 && stack < STACK)
+        pthread_attr_setstacksize(&attributes, STACK);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&slices->thread, NULL, keep_run, slices);
+    error = pthread_create(&slices->thread, &attributes, keep_run, slices);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
     return error;
 }
 
