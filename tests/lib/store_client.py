@@ -26,7 +26,7 @@ Decision = collections.namedtuple(
 Slices = collections.namedtuple(
     "Slices", "on slot slices units slices_taken slices_returned slices_lost units_taken units_returned units_lost local denied "
     "central calls trouble")
-Tally = collections.namedtuple("Tally", "calls allowed degraded errors worst_us held_us")  # held up: by the machine
+Tally = collections.namedtuple("Tally", "calls allowed degraded errors worst_us code held_us")  # code: of the last error; held up: by the machine
 machine = stalls.Stalls()  # watched while run() runs
 
 

@@ -138,7 +138,8 @@ static int robust_wait(pthread_mutex_t *mutex, int64_t most_us)
 
 void weir__zone_be_patient(struct weir__zone *zone, int64_t us)
 {
-    zone->patience_us = us;
+    bool own = !zone->shared && us > 0;
+    zone->patience_us = own ? weir__max(us, WEIR__OWN_PATIENCE_US) : us;
 }
 
 bool weir__zone_waits(struct weir__zone *zone, int64_t *since_us)

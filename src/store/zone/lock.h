@@ -9,7 +9,9 @@
 void weir__stripes_init(struct weir__zone *zone);
 /* Who locks waits at most so long, 100 ms unless this is called; 0: as long as it takes. Beyond it
  * the request fails with WEIR__HELD and nothing is changed. After that, for a second, others wait
- * only a moment for the same lock. */
+ * only a moment for the same lock. In a private zone the holder is a thread of our own process,
+ * which is not stopped alone but may wait for a core: there it is at least 1 s. */
+#define WEIR__OWN_PATIENCE_US 1000000
 void weir__zone_be_patient(struct weir__zone *zone, int64_t us);
 /* After WEIR__WANTED: lets others go on; whether patience lasts. *since_us: 0 at first. */
 bool weir__zone_waits(struct weir__zone *zone, int64_t *since_us);

@@ -133,7 +133,7 @@ static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
         .look_at_us = INT64_MAX,
         .owner = weir__random_distinct() | 1,
         .swaps = weir__zone_has_swap(),
-        .patience_us = PATIENCE_US,
+        .patience_us = shared ? PATIENCE_US : WEIR__OWN_PATIENCE_US,
     };
     memcpy(zone.secret, zone.header->secret, sizeof zone.secret);
     zone.chance = weir__random_distinct();

@@ -15,11 +15,11 @@
  *     renew KEY LIMIT LEASE         release KEY LIMIT LEASE      code us
  *     check                         code message
  *     hammer THREADS PAUSE_US KEYS KEY LIMIT   takes in the background, KEYS keys in turn
- *     report                        calls allowed degraded errors worst_us    since the last report
+ *     report                        calls allowed degraded errors worst_us code   since the last report
  *     stop                          the same, since hammer
- *     exact THREADS TAKES KEY LIMIT            as many takes by each thread; the same five
- *     fork CHILDREN TAKES KEY LIMIT            as many takes by each child; the same five
- *     cancel THREADS TAKES KEY LIMIT           by threads that are cancelled already; the same five
+ *     exact THREADS TAKES KEY LIMIT            as many takes by each thread; the same six
+ *     fork CHILDREN TAKES KEY LIMIT            as many takes by each child; the same six
+ *     cancel THREADS TAKES KEY LIMIT           by threads that are cancelled already; the same six
  *     wait KEY LIMIT COST MAX_US CANCEL_US     like take; cancelled after so long, -1: never
  *     hold KEY LIMIT COST MAX_US CANCEL_US     like acquire
  *     slots THREADS TURNS KEY LIMIT            waits for slots: turns, errors, most holders
@@ -44,7 +44,7 @@
 #define MANY_MAX 1024
 
 struct tally {
-    long calls, allowed, degraded, errors, worst_us;
+    long calls, allowed, degraded, errors, worst_us, code; /* of the last error */
 };
 
 struct crew {
@@ -87,6 +87,7 @@ static void add(struct tally *tally, int code, const weir_decision *d, long us)
     pthread_mutex_lock(&counting);
     tally->calls++;
     tally->errors += code != 0;
+    tally->code = code ? code : tally->code;
     tally->allowed += code == 0 && d->allowed;
     tally->degraded += code == 0 && d->degraded;
     if (us > tally->worst_us)
@@ -96,8 +97,8 @@ static void add(struct tally *tally, int code, const weir_decision *d, long us)
 
 static void print_tally(struct tally *tally)
 {
-    printf("%ld\t%ld\t%ld\t%ld\t%ld\n", tally->calls, tally->allowed, tally->degraded,
-           tally->errors, tally->worst_us);
+    printf("%ld\t%ld\t%ld\t%ld\t%ld\t%ld\n", tally->calls, tally->allowed, tally->degraded,
+           tally->errors, tally->worst_us, tally->code);
 }
 
 static void *work(void *context)
@@ -154,6 +155,7 @@ static void add_tally(struct tally *tally, const struct tally *more)
     tally->allowed += more->allowed;
     tally->degraded += more->degraded;
     tally->errors += more->errors;
+    tally->code = more->code ? more->code : tally->code;
     if (more->worst_us > tally->worst_us)
         tally->worst_us = more->worst_us;
 }
