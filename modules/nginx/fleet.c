@@ -447,6 +447,11 @@ void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_
         ngx_cpystrn((u_char *)ret->why, (u_char *)error.message, sizeof ret->why);
 }
 
+bool ngx_http_weir_fleet_reachable(const ngx_http_weir_store_t *store)
+{
+    return store->worker && weir__remote_reachable(store->worker->remote);
+}
+
 /* ---- starting and stopping ---- */
 
 static ngx_int_t fleet_start_waking(ngx_http_weir_worker_t *worker, ngx_log_t *log)

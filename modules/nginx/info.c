@@ -55,6 +55,8 @@ static const struct info_number info_store_numbers[] = {
 
 #define OF_POOLS(field) offsetof(ngx_http_weir_pools_info_t, field)
 #define POOL_COUNT(name) OF_POOLS(counts[NGX_HTTP_WEIR_##name])
+#define TROUBLE(name) OF_POOLS(troubles[WEIR__TROUBLE_##name])
+#define METRIC_TROUBLE "nginx_weir_slices_trouble"
 #define METRIC_UNITS "nginx_weir_slices_units_total"
 #define METRIC_DECISIONS "nginx_weir_slices_decisions_total"
 static const struct info_number info_slices_numbers[] = {
@@ -74,6 +76,11 @@ static const struct info_number info_slices_numbers[] = {
     {"central", METRIC_DECISIONS, ",by=\"redis\"", NULL, NULL, POOL_COUNT(CENTRAL)},
     {NULL, "nginx_weir_slices_slot", "", "gauge", "Whether it has a slot among the peers.",
      OF_POOLS(slot)},
+    {NULL, METRIC_TROUBLE, ",reason=\"peers\"", "gauge", "1 if no slices are taken, by reason.",
+     TROUBLE(PEERS)},
+    {NULL, METRIC_TROUBLE, ",reason=\"unreachable\"", NULL, NULL, TROUBLE(UNREACHABLE)},
+    {NULL, METRIC_TROUBLE, ",reason=\"refused\"", NULL, NULL, TROUBLE(REFUSED)},
+    {NULL, METRIC_TROUBLE, ",reason=\"least\"", NULL, NULL, TROUBLE(LEAST)},
 };
 
 static uint64_t info_number(const void *info, size_t offset)
@@ -103,7 +110,8 @@ static size_t info_json_most(const ngx_http_weir_main_conf_t *conf)
     for (ngx_uint_t i = 0; i < conf->zones.nelts; i++)
         size += ENTRY_MOST + TEXT_MOST(zones[i]->name.len);
     for (ngx_uint_t i = 0; i < conf->stores.nelts; i++)
-        size += ENTRY_MOST + TEXT_MOST(stores[i]->text.len) + TEXT_MOST(WEIR__WHY_SIZE);
+        size += ENTRY_MOST + TEXT_MOST(stores[i]->text.len) + TEXT_MOST(WEIR__WHY_SIZE) +
+                TEXT_MOST(WEIR__TROUBLE_MAX);
     return size;
 }
 
@@ -147,6 +155,7 @@ static void info_put_slices(struct weir__json *json, const ngx_http_weir_store_t
     ngx_http_weir_pools_info(store, &info);
     weir__json_open(json, "slices", '{');
     weir__json_put_bool(json, "slot", info.slot);
+    weir__json_put_string(json, "trouble", info.trouble[0] ? info.trouble : NULL);
     for (size_t i = 0; i < WEIR__COUNT(info_slices_numbers) && info_slices_numbers[i].name; i++)
         weir__json_put_uint(json, info_slices_numbers[i].name,
                             info_number(&info, info_slices_numbers[i].offset));
@@ -194,6 +203,8 @@ static void info_put_json(struct weir__buffer *buffer, const ngx_http_weir_main_
 #define LINES_ZONE 24  /* samples of a zone, at most */
 #define LINES_STORE 24 /* and of a store */
 #define HEADS_MOST 6144
+_Static_assert(WEIR__COUNT(info_store_numbers) + WEIR__COUNT(info_slices_numbers) <= LINES_STORE,
+               "there is room for every sample of a store");
 
 static size_t info_text_most(const ngx_http_weir_main_conf_t *conf)
 {

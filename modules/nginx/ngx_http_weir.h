@@ -410,6 +410,9 @@ typedef struct {
 } ngx_http_weir_fleet_info_t;
 void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_info_t *ret);
 
+/* Whether some server can be, as far as this worker knows. */
+bool ngx_http_weir_fleet_reachable(const ngx_http_weir_store_t *store);
+
 /* ---- pools.c: slices of all workers ---- */
 
 typedef enum {
@@ -430,6 +433,7 @@ typedef struct {
     int64_t until_us;      /* until then slices may be taken and spent */
     int64_t due_us;        /* when it is to be renewed, or tried again */
     int64_t asked_till_us; /* until then a worker is at it */
+    struct weir__slot_try tried;
 } ngx_http_weir_peer_slot_t;
 
 #define NGX_HTTP_WEIR_POOL_WORKERS 256
@@ -438,9 +442,11 @@ typedef struct {
 typedef struct {
     size_t pool_size;
     _Atomic uint32_t changing; /* what its holder changes; 0: nothing, 1 …: a set of pools */
+    uint32_t own_size;
     ngx_http_weir_peer_slot_t slot;
     int64_t sweep_us;        /* when the next sweep is due */
     _Atomic int64_t mute_us; /* until then no slice is asked for: the server does not know LEAST */
+    _Atomic uint32_t told;   /* enum weir__trouble: what the log says */
     ngx_pid_t workers[NGX_HTTP_WEIR_POOL_WORKERS];
     _Atomic uint64_t counts[NGX_HTTP_WEIR_POOL_COUNTS];
 } ngx_http_weir_pools_memory_t;
@@ -481,8 +487,10 @@ static inline void ngx_http_weir_pools_count(ngx_http_weir_pools_t *pools,
 
 typedef struct {
     uint64_t counts[NGX_HTTP_WEIR_POOL_COUNTS];
-    uint64_t slices, units; /* held now */
-    uint64_t slot;          /* 1, or 0 */
+    uint64_t slices, units;            /* held now */
+    uint64_t slot;                     /* 1, or 0 */
+    uint64_t troubles[WEIR__TROUBLES]; /* 1, or 0 */
+    char trouble[WEIR__TROUBLE_MAX];
 } ngx_http_weir_pools_info_t;
 void ngx_http_weir_pools_info(const ngx_http_weir_store_t *store, ngx_http_weir_pools_info_t *ret);
 
@@ -520,6 +528,9 @@ bool ngx_http_weir_peer_slot_turn(ngx_http_weir_store_t *store, int64_t now_us,
 void ngx_http_weir_peer_slot_ask(ngx_http_weir_store_t *store,
                                  const ngx_http_weir_slot_turn_t *turn);
 void ngx_http_weir_slices_tick(ngx_event_t *event); /* its data: the store */
+/* Says in the log why no slices are taken, or that they are again, once for all workers. */
+void ngx_http_weir_slices_tell(ngx_http_weir_store_t *store, enum weir__trouble trouble,
+                               const char *said);
 /* The worker ends, its threads have ended. True: it is the last one, and what is to be given back
  * is in `ret`, for ngx_http_weir_slices_leave when that was sent. */
 bool ngx_http_weir_slices_end(ngx_http_weir_store_t *store, ngx_http_weir_jobs_t *ret);

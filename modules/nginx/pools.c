@@ -25,9 +25,23 @@
 #define YIELDS_MOST 4
 #define SPIN_MOST 512 /* pauses between two tries, at most */
 #define TABLE_AT ngx_align(sizeof(ngx_http_weir_pools_memory_t), 64)
+#define MEMORY_SIZE (TABLE_AT + weir__pools_size(SETS))
 #define NAME_MAX_LEN 8192 /* an address without its password */
 
 /* ---- declaring ---- */
+
+/* Memory of another version of this module may be kept over a reload, too. */
+static void pools_stamp(ngx_http_weir_pools_memory_t *memory)
+{
+    memory->pool_size = sizeof(struct weir__pool);
+    memory->own_size = sizeof *memory;
+}
+
+static bool pools_is_ours(const ngx_http_weir_pools_t *pools)
+{
+    return pools->memory->pool_size == sizeof(struct weir__pool) &&
+           pools->memory->own_size == sizeof *pools->memory && pools->table->sets == SETS;
+}
 
 static ngx_int_t pools_init(ngx_shm_zone_t *shm, void *old)
 {
@@ -35,7 +49,7 @@ static ngx_int_t pools_init(ngx_shm_zone_t *shm, void *old)
     ngx_slab_pool_t *slab = (ngx_slab_pool_t *)shm->shm.addr;
     bool fresh = !old && !shm->shm.exists;
     if (fresh)
-        slab->data = ngx_slab_calloc(slab, TABLE_AT + weir__pools_size(SETS));
+        slab->data = ngx_slab_calloc(slab, MEMORY_SIZE);
     if (!slab->data)
         return NGX_ERROR;
     pools->slab = slab;
@@ -44,8 +58,8 @@ static ngx_int_t pools_init(ngx_shm_zone_t *shm, void *old)
     if (fresh && weir__pools_init(pools->table, SETS))
         return NGX_ERROR;
     if (fresh)
-        pools->memory->pool_size = sizeof(struct weir__pool);
-    if (pools->memory->pool_size == sizeof(struct weir__pool) && pools->table->sets == SETS)
+        pools_stamp(pools->memory);
+    if (pools_is_ours(pools))
         return NGX_OK;
     ngx_log_error(NGX_LOG_EMERG, shm->shm.log, 0, "weir: \"%V\" is not of this version; restart",
                   &pools->name);
@@ -57,15 +71,11 @@ static void pools_free_limit(void *data)
     weir_limit_free(data);
 }
 
-/* The limit of the slot: one place for each peer. */
 static weir_limit *pools_make_slot_limit(ngx_conf_t *cf, int32_t peers)
 {
-    char text[64];
     weir_limit *limit;
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_format(&buffer, "concurrent %d lease 10s", (int)peers);
     ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(cf->pool, 0);
-    if (!cleanup || weir_limit_parse(text, &limit, NULL))
+    if (!cleanup || weir__slot_limit(peers, &limit, NULL))
         return NULL;
     cleanup->handler = pools_free_limit;
     cleanup->data = limit;
@@ -104,7 +114,7 @@ static ngx_http_weir_pools_t *pools_named(ngx_conf_t *cf, const ngx_str_t *name)
 
 static size_t pools_zone_size(void)
 {
-    size_t size = TABLE_AT + weir__pools_size(SETS);
+    size_t size = MEMORY_SIZE;
     return ngx_align(size + size / 64, ngx_pagesize) + 8 * ngx_pagesize; /* and nginx's own part */
 }
 
@@ -282,12 +292,29 @@ bool ngx_http_weir_pools_leave(ngx_http_weir_pools_t *pools)
 
 /* ---- what weir_info shows ---- */
 
+/* Why no slices are taken. While a worker that does not run holds the lock, nobody can tell. */
+static void pools_info_trouble(ngx_http_weir_pools_t *pools, int64_t now_us,
+                               ngx_http_weir_pools_info_t *ret)
+{
+    struct weir__slot_try tried;
+    if (!ngx_http_weir_pools_lock(pools))
+        return;
+    tried = pools->memory->slot.tried;
+    ngx_http_weir_pools_unlock(pools);
+    enum weir__trouble trouble = weir__slot_trouble(&tried, now_us);
+    if (pools->memory->told == WEIR__TROUBLE_LEAST) /* until a slice has come */
+        trouble = WEIR__TROUBLE_LEAST;
+    ret->troubles[trouble] = 1;
+    weir__trouble_text(trouble, tried.said, ret->trouble);
+}
+
 /* Numbers that are read while others change them: each is right, though not all at one instant. */
 void ngx_http_weir_pools_info(const ngx_http_weir_store_t *store, ngx_http_weir_pools_info_t *ret)
 {
     const ngx_http_weir_pools_memory_t *memory = store->pools->memory;
     int64_t now_us = weir__boot_us();
     ngx_memzero(ret, sizeof *ret);
+    pools_info_trouble(store->pools, now_us, ret);
     for (size_t i = 0; i < WEIR__COUNT(ret->counts); i++)
         ret->counts[i] = memory->counts[i];
     ret->slot = now_us < memory->slot.until_us;

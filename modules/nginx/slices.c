@@ -143,14 +143,17 @@ static void slices_mute(ngx_http_weir_store_t *store, const struct weir__job *jo
     int64_t now_us = weir__boot_us();
     if (!strstr(job->error, "LEAST") || now_us < memory->mute_us)
         return;
-    bool again = memory->mute_us > 0;
     memory->mute_us = now_us + MUTE_US;
-    if (!again)
-        ngx_log_error(
-            NGX_LOG_ERR, ngx_cycle->log, 0,
-            "weir: %V: no slices: weir_redis.so does not know LEAST, it is older than this "
-            "module: upgrade it. Every request is asked for meanwhile",
-            &store->text);
+    ngx_http_weir_slices_tell(store, WEIR__TROUBLE_LEAST, "");
+}
+
+/* Redis has granted or denied one. */
+static void slices_unmute(ngx_http_weir_store_t *store)
+{
+    ngx_http_weir_pools_memory_t *memory = store->pools->memory;
+    if (memory->mute_us)
+        memory->mute_us = 0;
+    ngx_http_weir_slices_tell(store, WEIR__TROUBLE_NONE, "");
 }
 
 static void slices_retry(ngx_http_weir_join_t *join, int code);
@@ -183,7 +186,9 @@ static bool slices_finish(ngx_http_weir_slicer_t *slicer, struct slices_call *ca
         put = slices_put(pools, &call->ask, &job->job);
         ngx_http_weir_pools_unlock(pools);
     }
-    if (code && code != WEIR_EUNREACHABLE)
+    if (code == 0)
+        slices_unmute(slicer->store);
+    else if (code != WEIR_EUNREACHABLE)
         slices_mute(slicer->store, &job->job);
     ngx_http_weir_pools_count(pools, NGX_HTTP_WEIR_SLICES_TAKEN, granted > 0);
     ngx_http_weir_pools_count(pools, NGX_HTTP_WEIR_UNITS_TAKEN, granted);

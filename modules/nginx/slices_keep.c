@@ -92,6 +92,24 @@ bool ngx_http_weir_peer_slot_turn(ngx_http_weir_store_t *store, int64_t now_us,
     return true;
 }
 
+void ngx_http_weir_slices_tell(ngx_http_weir_store_t *store, enum weir__trouble trouble,
+                               const char *said)
+{
+    _Atomic uint32_t *told = &store->pools->memory->told;
+    char text[WEIR__TROUBLE_MAX];
+    if (*told == trouble || atomic_exchange(told, trouble) == trouble)
+        return;
+    weir__trouble_text(trouble, said, text);
+    if (trouble) {
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "weir: %V: no slices are taken: %s; Redis is asked for each request",
+                      &store->text, text);
+    } else {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0, "weir: %V: slices are taken again",
+                      &store->text);
+    }
+}
+
 /* Notes what Redis said; false: somebody else has the lock. */
 static bool slot_note(const ngx_http_weir_job_t *job, bool held, uint64_t lease)
 {
@@ -100,18 +118,25 @@ static bool slot_note(const ngx_http_weir_job_t *job, bool held, uint64_t lease)
         return false;
     int64_t now_us = weir__boot_us();
     ngx_http_weir_peer_slot_t *slot = ngx_http_weir_pools_slot(pools);
-    if (job->job.verb == WEIR__VERB_ACQUIRE || slot->lease == lease)
-        *slot = (ngx_http_weir_peer_slot_t){
-            .lease = held ? lease : 0,
-            .until_us = held ? job->sent_us + WEIR__SLOT_LIFE_US : 0,
-            .due_us = now_us + (held ? WEIR__SLOT_RENEW_US : WEIR__SLOT_RETRY_US)};
+    if (job->job.verb == WEIR__VERB_ACQUIRE)
+        weir__slot_tried(&slot->tried, &job->job, job->store->url.deadline_us);
+    if (job->job.verb == WEIR__VERB_ACQUIRE || slot->lease == lease) {
+        slot->lease = held ? lease : 0;
+        slot->until_us = held ? job->sent_us + WEIR__SLOT_LIFE_US : 0;
+        slot->due_us = now_us + (held ? WEIR__SLOT_RENEW_US : WEIR__SLOT_RETRY_US);
+        slot->asked_till_us = 0;
+    }
     ngx_http_weir_pools_unlock(pools);
     return true;
 }
 
+/* Where no server can be reached, the log says that instead. */
 static void slot_acquired(ngx_http_weir_job_t *job)
 {
-    bool held = job->job.code == 0 && job->job.ret->allowed && job->job.ret->lease;
+    struct weir__slot_try tried;
+    bool held = weir__slot_tried(&tried, &job->job, 0);
+    if (!held && ngx_http_weir_fleet_reachable(job->store))
+        ngx_http_weir_slices_tell(job->store, tried.trouble, tried.said);
     if (slot_note(job, held, job->job.ret->lease) && held)
         ngx_http_weir_job_end(job);
     else

@@ -108,8 +108,7 @@ void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
     weir_error err;
     bool reached = weir__remote_why(store, &err) == 0;
     bool decided = atomic_exchange(&remote->decided, false);
-    *ret = (struct weir__remote_look){.slices = weir__slices_trouble(store),
-                                      .by_fallback = remote->by_fallback,
+    *ret = (struct weir__remote_look){.by_fallback = remote->by_fallback,
                                       .meanwhile = meanwhile[remote->url.fail],
                                       .deadline_us = remote->url.deadline_us,
                                       .closed = remote->url.fail == WEIR__FAIL_CLOSED,

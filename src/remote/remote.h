@@ -33,7 +33,7 @@ struct weir__remote {
     } look;
     _Atomic pid_t reviver;         /* the process for which one thread makes fleet and fallback */
     _Atomic uint32_t refused;      /* there is such a text */
-    struct weir__lock lock;        /* for the text only */
+    struct weir__lock lock;        /* for texts only: this one, and slices->slot_try */
     char refusal[WEIR__ERROR_MAX]; /* what a server said to the last call if it did not decide it */
 };
 
@@ -101,7 +101,6 @@ int weir__remote_why(weir_store *store, weir_error *err);
 
 /* What became of a store's calls since the last look. */
 struct weir__remote_look {
-    const char *slices;            /* why no slices are taken although there should be, else NULL */
     bool down;                     /* servers did not decide; else only the counts have a meaning */
     bool reached;                  /* although they could be reached */
     bool partly;                   /* others did decide, or can be reached */

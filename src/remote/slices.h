@@ -22,6 +22,7 @@
 #include "remote/denied.h"
 #include "remote/lock.h"
 #include "remote/pool.h"
+#include "remote/slot.h"
 #include "wire/url.h"
 
 #include <unistd.h>
@@ -63,8 +64,8 @@ struct weir__slices {
     _Atomic uint32_t busy;         /* it looks at the pools now and then */
     _Atomic uint32_t slot_doubted; /* a server did not answer: has it forgotten the slot? */
     _Atomic uint32_t slot_wanted;  /* some key is hot, and there is no slot */
-    _Atomic uint32_t slot_refused; /* as many processes as there are peers had one */
     _Atomic uint64_t slices_returned, slices_lost, units_returned, units_lost;
+    struct weir__slot_try slot_try;     /* under remote->lock */
     uint64_t lease;                     /* of the slot; 0: none */
     int64_t slot_next_us, scan_next_us; /* when to renew or try again; when to look for returns */
     int64_t idle_since_us;              /* since when no pool is used */
@@ -95,22 +96,6 @@ static inline struct weir__slicing weir__slicing_of(const struct weir__redis_url
     return (struct weir__slicing){
         .share = url->slices, .peers = url->peers, .life_us = url->slice_life_us};
 }
-
-/* ---- the slot among the peers: one key for library, server and nginx ----
- *
- * The limit is `concurrent PEERS lease 10s`. Keys of callers are texts, and do not begin with a
- * zero byte by accident. */
-
-static inline weir_key weir__slot_key(void)
-{
-    static const char key[] = "\0weir:slices";
-    return weir_key_bytes(key, sizeof key - 1);
-}
-
-#define WEIR__SLOT_LIFE_US                                                                         \
-    INT64_C(9900000) /* from before it was asked for: a bit below the lease */
-#define WEIR__SLOT_RENEW_US INT64_C(3000000) /* how often it is renewed */
-#define WEIR__SLOT_RETRY_US INT64_C(1000000) /* and tried again where there was none */
 
 /* ---- their life (slices_keep.c) ---- */
 
@@ -204,10 +189,11 @@ struct weir__slices_counts {
     uint64_t denied;                                  /* denied by what Redis said before */
     uint64_t central;                                 /* asked of Redis */
     uint64_t calls;                                   /* for slices, of these and beside them */
+    enum weir__trouble trouble; /* why no slices are taken although there should be */
 };
 /* Any thread. All 0 for a store that does not slice. */
 void weir__slices_count(weir_store *store, struct weir__slices_counts *ret);
-/* Why no slices are taken although there should be, for the log; NULL: there is nothing to say. */
-const char *weir__slices_trouble(weir_store *store);
+/* The trouble in words, for logs; empty: there is none. */
+enum weir__trouble weir__slices_trouble(weir_store *store, char ret[WEIR__TROUBLE_MAX]);
 
 #endif

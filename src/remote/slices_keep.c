@@ -20,7 +20,6 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-#define SLOT_LEASE_S 10
 #define SLOT_IDLE_US 10000000 /* without use it is given back */
 #define LONGEST_US 60000000
 #define BACK_US (WEIR__POOL_DOUBT_US / 2) /* for returns, whatever the deadline is */
@@ -244,8 +243,10 @@ static void keep_acquire(struct weir__slices *slices, int64_t now_us)
     struct weir__job job;
     keep_slot_job(slices, WEIR__VERB_ACQUIRE, &job, &request, &ret);
     slices->slot_next_us = now_us + WEIR__SLOT_RETRY_US;
-    slices->slot_refused = job.code == 0 && !ret.allowed;
-    if (job.code || !ret.allowed)
+    weir__lock_take(&slices->remote->lock);
+    bool got = weir__slot_tried(&slices->slot_try, &job, slices->remote->url.deadline_us);
+    weir__lock_release(&slices->remote->lock);
+    if (!got)
         return;
     slices->lease = ret.lease;
     slices->slot_us = now_us + WEIR__SLOT_LIFE_US;
@@ -422,19 +423,11 @@ static void keep_free(struct weir__remote *remote)
     remote->slot_limit = NULL;
 }
 
-/* The limit of the slot. */
-static int keep_read_limit(struct weir__remote *remote, weir_error *err)
-{
-    char text[64];
-    snprintf(text, sizeof text, "concurrent %d lease %ds", (int)remote->url.peers, SLOT_LEASE_S);
-    return weir_limit_parse(text, &remote->slot_limit, err);
-}
-
 int weir__slices_open(struct weir__remote *remote, weir_error *err)
 {
     if (remote->url.slices == 0)
         return 0;
-    int code = keep_read_limit(remote, err);
+    int code = weir__slot_limit(remote->url.peers, &remote->slot_limit, err);
     if (code)
         return code;
     void *room =

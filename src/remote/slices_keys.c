@@ -106,6 +106,7 @@ static struct weir__slices *slices_of(weir_store *store)
 
 void weir__slices_count(weir_store *store, struct weir__slices_counts *ret)
 {
+    char unused[WEIR__TROUBLE_MAX];
     *ret = (struct weir__slices_counts){0};
     struct weir__slices *slices = slices_of(store);
     if (!slices)
@@ -128,18 +129,30 @@ void weir__slices_count(weir_store *store, struct weir__slices_counts *ret)
     ret->slices_lost = slices->slices_lost;
     ret->units_returned = slices->units_returned;
     ret->units_lost = slices->units_lost;
+    ret->trouble = weir__slices_trouble(store, unused);
 }
 
-const char *weir__slices_trouble(weir_store *store)
+/* Asking again takes a while: it counts until that is over. */
+static bool slices_lack_least(const struct weir__slices *slices, int64_t now_us)
 {
-    const struct weir__slices *slices = slices_of(store);
-    if (!slices || !weir__slices_alive(slices))
-        return NULL;
-    if (!weir__slices_may_ask(slices, weir__boot_us()))
-        return "weir_redis.so does not know LEAST, it is older than this program: upgrade it. "
-               "Until then slices= has no effect but for what it withholds";
-    if (atomic_load(&slices->slot_refused))
-        return "as many processes as peers= says hold slices already; peers= must be at least the "
-               "number of processes, and the same in all of them";
-    return NULL;
+    int64_t until_us = slices->refused_until_us;
+    return until_us && now_us < until_us + WEIR__SLOT_LIFE_US + slices->remote->url.deadline_us;
+}
+
+enum weir__trouble weir__slices_trouble(weir_store *store, char ret[WEIR__TROUBLE_MAX])
+{
+    struct weir__slices *slices = slices_of(store);
+    char said[WEIR__ERROR_MAX] = "";
+    enum weir__trouble trouble = WEIR__TROUBLE_NONE;
+    if (slices && weir__slices_alive(slices)) {
+        int64_t now_us = weir__boot_us();
+        weir__lock_take(&slices->remote->lock);
+        trouble = weir__slot_trouble(&slices->slot_try, now_us);
+        memcpy(said, slices->slot_try.said, sizeof said);
+        weir__lock_release(&slices->remote->lock);
+        if (slices_lack_least(slices, now_us))
+            trouble = WEIR__TROUBLE_LEAST;
+    }
+    weir__trouble_text(trouble, said, ret);
+    return trouble;
 }

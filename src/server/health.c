@@ -180,7 +180,10 @@ struct server_store_watch {
         int64_t first_us;           /* the first of them; 0: none */
         uint64_t decided, degraded; /* at that time */
     } late;
-    char slices_told[256]; /* why there were none, the last time it was told */
+    struct { /* why there are none, as it was told */
+        enum weir__trouble told;
+        uint64_t taken; /* at that time */
+    } slices;
 };
 
 /* Two lines at most: where the rest of the servers stops deciding later, that is told, too. */
@@ -270,14 +273,25 @@ static void watch_tell_late(struct server_store_watch *watch, const struct weir_
     watch_forget_late(watch, decided, degraded);
 }
 
-/* Once for each reason: what is asked of Redis meanwhile is right, but dear. */
+/* Once until slices are taken again: what is asked of Redis meanwhile is right, but dear. While no
+ * server decides, there is something else to be told. */
 static void watch_tell_slices(struct server_store_watch *watch)
 {
-    const char *trouble = weir__slices_trouble(watch->store);
-    if (!trouble || !strncmp(trouble, watch->slices_told, sizeof watch->slices_told - 1))
-        return;
-    server_report("no slices are taken: %s; Redis is asked for each request", trouble);
-    snprintf(watch->slices_told, sizeof watch->slices_told, "%s", trouble);
+    struct weir__slices_counts slices;
+    char trouble[WEIR__TROUBLE_MAX];
+    enum weir__trouble now = weir__slices_trouble(watch->store, trouble);
+    if (now && now != watch->slices.told && watch->told != WATCH_DOWN) {
+        server_report("no slices are taken: %s; Redis is asked for each request", trouble);
+        weir__slices_count(watch->store, &slices);
+        watch->slices.told = now;
+        watch->slices.taken = slices.slices_taken;
+    } else if (!now && watch->slices.told) {
+        weir__slices_count(watch->store, &slices);
+        if (slices.slices_taken == watch->slices.taken)
+            return;
+        server_report("slices are taken again");
+        watch->slices.told = WEIR__TROUBLE_NONE;
+    }
 }
 
 static void watch_look(struct looker *looker)

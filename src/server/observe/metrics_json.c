@@ -50,11 +50,13 @@ static void stats_put_latency(struct weir__json *json, const struct server_metri
 
 static void stats_put_slices(struct weir__json *json, weir_store *store)
 {
+    char trouble[WEIR__TROUBLE_MAX];
     struct weir__slices_counts slices;
     weir__slices_count(store, &slices);
+    weir__slices_trouble(store, trouble);
     weir__json_open(json, "slices", '{');
     weir__json_put_bool(json, "slot", slices.slot);
-    weir__json_put_string(json, "trouble", weir__slices_trouble(store));
+    weir__json_put_string(json, "trouble", trouble[0] ? trouble : NULL);
     weir__json_put_uint(json, "held", slices.slices);
     weir__json_put_uint(json, "taken", slices.slices_taken);
     weir__json_put_uint(json, "returned", slices.slices_returned);

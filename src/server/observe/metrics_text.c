@@ -336,6 +336,10 @@ static void text_put_slices(struct server_lines *lines, const struct weir__slice
     lines_single(lines, SERVER_GAUGE, "weir_slice_slot", NULL,
                  "1 if this process has its slot among the peers, and may hold slices.",
                  slices->slot);
+    lines_family(lines, SERVER_GAUGE, "weir_slice_trouble", NULL,
+                 "1 if no slices are taken although a key is hot, by reason.");
+    for (enum weir__trouble i = WEIR__TROUBLE_NONE + 1; i < WEIR__TROUBLES; i++)
+        PUT(slices->trouble == i, {"reason", weir__trouble_name(i)});
     lines_single(lines, SERVER_GAUGE, "weir_slices_held", NULL, "Slices held now.", slices->slices);
     lines_single(lines, SERVER_GAUGE, "weir_slice_units_held", NULL,
                  "Units held now: Redis has charged them, and nobody has used them.",

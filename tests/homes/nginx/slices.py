@@ -502,6 +502,26 @@ def test_redis_away(check):
         check(nginx.wait_for(lambda: nginx.statuses([f"/?k={time.monotonic()}"] * 10) and slices(nginx)["local"] > 0), "slices are back")
 
 
+def test_slots_refused(check):
+    """A user who may not write the key of the slots: weir_info and the log of all workers say so, once, and that it is over."""
+    def troubles():
+        lines = nginx.get("/metrics").body.decode().splitlines()
+        return {re.search(r'reason="(\w+)"', it)[1] for it in lines if it.startswith("nginx_weir_slices_trouble{") and it.endswith(" 1")}
+    with redis_server.Server(MODULE) as redis, redis.client() as client:
+        client.call("ACL", "SETUSER", "narrow", "on", "nopass", "~weir:k*", "+@all")
+        store = address(redis.port).replace("//", "//narrow:x@")
+        with serve(f'location = / {{ weir_limit key=k$arg_k zone=z "{BUCKET}"; }} {INFO}', store, workers=2, listen="reuseport") as nginx:
+            nginx.allow("no slices are taken")
+            check(nginx.wait_for(lambda: nginx.get("/") and "no slices are taken" in nginx.errors()), "the log says so")
+            seen = slices(nginx)
+            check.contains(seen["trouble"] or "", "NOPERM", f"weir_info: {seen}")
+            check.equal((seen["slot"], seen["units_taken"], troubles()), (False, 0, {"refused"}), f"none are taken: {seen}")
+            client.call("ACL", "SETUSER", "narrow", "allkeys")
+            check(nginx.wait_for(lambda: nginx.statuses(["/"] * 10) and slices(nginx)["local"] > 0), "slices are taken")
+            check(nginx.wait_for(lambda: "slices are taken again" in nginx.errors()), "and that it is over")
+            check.equal((slices(nginx)["trouble"], troubles(), nginx.errors().count("no slices are taken")), (None, set(), 1), "said once")
+
+
 def test_same_states(check):
     """Stores that differ in what does not matter share their pools; others do not. What is wrong is said."""
     with redis_server.Server(MODULE) as redis:

@@ -392,7 +392,8 @@ static void print_slices(void)
 {
     struct weir__slices_counts it;
     weir__slices_count(store, &it);
-    const char *trouble = weir__slices_trouble(store);
+    char trouble[WEIR__TROUBLE_MAX];
+    weir__slices_trouble(store, trouble);
     const uint64_t counts[] = {it.on,          it.slot,         it.slices,
                                it.units,       it.slices_taken, it.slices_returned,
                                it.slices_lost, it.units_taken,  it.units_returned,
@@ -400,7 +401,7 @@ static void print_slices(void)
                                it.central,     it.calls};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         printf("%llu\t", (unsigned long long)counts[i]);
-    printf("%s\n", trouble ? trouble : "");
+    printf("%s\n", trouble);
 }
 
 /* ---- the loop ---- */

@@ -417,6 +417,46 @@ def test_cluster(check):
         check.equal(driver.tally("exact", 2, 200, "k0", limit)[1:4], (400, 0, 0), "hot")
 
 
+def troubled(driver, key, limit, word):
+    """Takes until the store says that no slices are taken, and why; its text."""
+    checks.until(f"trouble: {word}", lambda: driver.take(key, limit).code or word in driver.slices().trouble)
+    counts = driver.slices()
+    return counts.trouble if (counts.slot, counts.local, counts.units_taken) == (0, 0, 0) else counts
+
+
+def test_slots_unreachable(check):
+    """In a cluster the node of the slots is away: other keys are decided by their nodes, and the store says why it takes no slices."""
+    with Cluster(f"{MODULE} --cluster-require-full-coverage no") as cluster:
+        owner = cluster.owner(cluster.slot(SLOT_KEY))
+        key = next(f"k{i}" for i in range(100) if cluster.owner(cluster.slot(f"weir:k{i}")) != owner)
+        options = SLICED.replace("deadline=30s", "deadline=2s")
+        with Driver(cluster.url(options, first=(owner + 1) % 3)) as driver:
+            limit = FROZEN.format(100000)
+            driver.take(key, limit)  # it knows the nodes
+            for i in (owner, owner + 3):  # and its replica, so that nothing takes its place
+                cluster.nodes[i].signal(signal.SIGSTOP)
+            check.contains(troubled(driver, key, limit, "does not answer"), "weir:slices", "names the key")
+            d = driver.take(key, limit)
+            check.equal((d.code, d.allowed, d.degraded, d.local), (0, 1, 0, 0), "its own node decides")
+            for i in (owner, owner + 3):
+                cluster.nodes[i].signal(signal.SIGCONT)
+            warm(driver, key, limit)
+            check.equal(driver.slices().trouble, "", "it is over")
+
+
+def test_slots_refused(check):
+    """A user who may not write the key of the slots: the store says so, in the server's words."""
+    for engine, options in ENGINES:
+        with redis_server.Server(options) as server, server.client() as client:
+            client.call("ACL", "SETUSER", "narrow", "on", "nopass", "~weir:k*", "+@all")
+            with Driver(address(server.port).replace("//", "//narrow:x@")) as driver:
+                limit = FROZEN.format(100000)
+                check.contains(troubled(driver, "k", limit, "NOPERM"), "weir:slices", f"{engine}: names the key")
+                client.call("ACL", "SETUSER", "narrow", "allkeys")
+                warm(driver, "k", limit)
+                check.equal(driver.slices().trouble, "", f"{engine}: it is over")
+
+
 TESTS = [value for name, value in list(globals().items()) if name.startswith("test_")]
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-from lib import checks, http_client, weir_server
+from lib import checks, http_client, redis_server, weir_server
 from lib.build import ROOT
 
 MONITORING = ROOT / "packaging/monitoring"
@@ -43,7 +43,7 @@ def series_of(text):
 
 
 def exported():
-    """What a server that has decided a few things prints, one with TLS."""
+    """What servers print: one with TLS that has decided a few things, and one with slices."""
     server = weir_server.Server("--access-log log --listen-tls 127.0.0.1:0 --tls-cert cert.pem --tls-key key.pem",
                                 policies=POLICIES)
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
@@ -52,7 +52,10 @@ def exported():
     with server, http_client.Client(server.port) as client:
         for _ in range(2):
             client.get("/v1/take", attr_path="/api/x", attr_user="ann")
-        return series_of(client.get("/metrics").body.decode())
+        text = client.get("/metrics").body.decode()
+    with redis_server.Server() as redis, weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?slices=5%") as sliced, \
+            http_client.Client(sliced.port) as client:
+        return series_of(text + client.get("/metrics").body.decode())
 
 
 def check_expression(check, where, text, known):

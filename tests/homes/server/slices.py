@@ -9,6 +9,7 @@ and what is held.
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import grpc_service
 from lib import checks, http_client, redis_server, weir_server
 from lib.build import WEIR
 from lib.checks import until
+from lib.redis_cluster import Cluster
 
 SLICED = "slices=10%&peers=2&slice-life=5s&deadline=1m"
 SIZE, HELD, PROCESS = 20_000, 2_000, 1_000  # of LIMIT; H and h
@@ -322,6 +324,35 @@ def test_no_slot(check):
         check.equal(other.call("WEIR.RELEASE", SLOTS, "concurrent 2 lease 1h", leases[0]), 1, "a slot is free")
         warm(server, "k")
         check.equal((server.stderr().count("no slices are taken"), slices_of(server)["trouble"]), (1, None), "said once, and over")
+
+
+def troubles(server):
+    """Which reasons the metric names."""
+    with http_client.Client(server.port) as web:
+        return set(re.findall(r'^weir_slice_trouble\{reason="(\w+)"\} 1$', web.get("/metrics").body.decode(), re.M))
+
+
+def test_slots_unreachable(check):
+    """In a cluster the node of the slots is away: statistics, metric and log say so, once, and that it is over."""
+    with Cluster("--cluster-require-full-coverage no") as cluster:
+        owner = cluster.owner(cluster.slot(b"weir:" + SLOTS))
+        key = next(f"k{i}" for i in range(100) if cluster.owner(cluster.slot(f"weir:k{i}")) != owner)
+        url = cluster.url("deadline=2s&slices=20%&peers=2", first=(owner + 1) % 3)
+        with weir_server.Server(f"--store {url}") as server, server.client() as client:
+            client.call("WEIR.TAKE", key, LIMIT)  # it knows the nodes
+            check.equal((slices_of(server)["trouble"], troubles(server)), (None, set()), "nobody wants slices yet")
+            for i in (owner, owner + 3):  # and its replica, so that nothing takes its place
+                cluster.nodes[i].signal(signal.SIGSTOP)
+            until("a word about the slots", lambda: (client.call("WEIR.TAKE", key, LIMIT), "no slices are taken" in server.stderr())[1])
+            counts = slices_of(server)
+            check.contains(counts["trouble"] or "", "does not answer", f"statistics: {counts}")
+            check.equal((counts["slot"], counts["units_taken"], troubles(server)), (False, 0, {"unreachable"}), f"none are taken: {counts}")
+            for i in (owner, owner + 3):
+                cluster.nodes[i].signal(signal.SIGCONT)
+            warm(server, key)
+            until("it is over", lambda: "slices are taken again" in server.stderr())
+            check.equal((slices_of(server)["trouble"], troubles(server)), (None, set()), "nothing to say")
+            check.equal(server.stderr().count("no slices are taken"), 1, "said once")
 
 
 if __name__ == "__main__":
