@@ -44,8 +44,8 @@ struct weir__slot_try {
     char said[WEIR__ERROR_MAX]; /* by the server, or empty */
 };
 
-/* A job that acquires was answered, or was not. True: it has a slot. `deadline_us` is how long a try
- * may take. */
+/* A job that acquires was answered, or was not. True: it has a slot. `deadline_us` is how long a
+ * try may take. */
 bool weir__slot_tried(struct weir__slot_try *it, const struct weir__job *job, int64_t deadline_us);
 /* What is still true of it. */
 enum weir__trouble weir__slot_trouble(const struct weir__slot_try *it, int64_t now_us);
