@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from lib import checks, nginx_server, redis_server
+from lib import checks, clocks, nginx_server, redis_server
 from lib.build import REDIS_MODULE
 from lib.nginx_server import get, poll, serve
 from lib.sanitizers import is_sanitized
@@ -82,11 +82,11 @@ class Flood:
                 self.broken += 1
 
     def note(self, client):
-        sent = time.monotonic()
+        sent = clocks.now()
         client.send(get(self.path) * AT_ONCE)
         for _ in range(AT_ONCE):
             answer = client.read()
-            self.count(answer, sent, time.monotonic())
+            self.count(answer, sent, clocks.now())
 
     def count(self, answer, sent, answered):
         self.local += answer.weir.get("local") == "1"

@@ -32,7 +32,7 @@ def mix_pipelines(check, options):
         (lambda n: get("/"), lambda a, n: b"<html" in a.body.lower()),
         (lambda n: post("/v1/reload"), lambda a, n: a.json == {"reloaded": True}),
     ]
-    seed = int(time.time())
+    seed = checks.seed()
     pick = random.Random(seed)
     with weir_server.Server(options) as server, http_client.Client(server.port) as client:
         for part in range(6):
