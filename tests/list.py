@@ -38,6 +38,9 @@ LOADS = {
     "bindings: lua_exact": 2.0, "bindings: lua_limit": 0.3,
     "bindings: python_slots": 0.2, "bindings: python_web": 0.4, "bindings: python_workers": 1.5,
     "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4, "redis: store_slices": 0.2,
+    "redis: store_waits": 0.1, "redis: lua_function": 0.1, "server: redis_store": 0.1, "server: redis_outages": 0.2, "server: zone_held": 0.1,
+    "server: grpc_envoy": 0.3, "server: under_way": 0.4, "desk: reading": 0.3, "fuzz: connections, 10 s": 0.3,
+    "dashboard: in Chromium": 0.4, "documentation": 0.3, "library: how tests are run": 0.1,
 }
 
 LONG = ("documentation", "dashboard", "model: against", "nginx: rate", "nginx: twins", "nginx: faults", "nginx: fleet",

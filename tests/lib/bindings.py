@@ -25,7 +25,7 @@ import zipfile
 
 from . import build, checks, sanitizers
 
-START_SECONDS = 60
+START_SECONDS = 180  # frameworks are slow to load, and several of them start at a time
 WRK = """
 local threads = {}
 function setup(thread) table.insert(threads, thread) end

@@ -183,6 +183,7 @@ def test_killed_in_the_middle(check):
                 server.start()
                 before = seen.get(429, 0) + seen.get(200, 0)
                 check(nginx.wait_for(lambda: seen.get(429, 0) + seen.get(200, 0) > before), "the server decides again")
+            check(nginx.wait_for(lambda: seen.get(429, 0) > 0), "as often as the limit says")
             stop.set()
             for thread in threads:
                 thread.join(60)

@@ -377,7 +377,7 @@ def framework(check, name, text, server):
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "web.py").write_text(text.format(store=f"shm:{zone}?size=64k"), encoding="utf-8")
         words = [bindings.PYTHON, "-m", *server, "web:app"]
-        words += ["--bind", f"127.0.0.1:{port}"] if server[0] == "gunicorn" else ["--port", port, "--log-level", "warning"]
+        words += ["--bind", f"127.0.0.1:{port}", "--timeout", "300"] if server[0] == "gunicorn" else ["--port", port, "--log-level", "warning"]
         with bindings.Workers([*words, "--workers", 2], port, env=os.environ, cwd=folder, path="/health"):
             answers = [bindings.ask(port, "/") for _ in range(5)]
             check.equal([status for status, _, _ in answers], [200] * 3 + [429] * 2, f"{name}: statuses")

@@ -99,7 +99,7 @@ def admitted(check, name, text, words, most_kills):
     check.equal(set(seen) - {200, 429}, set(), f"{name}: no other answers")
 
 
-GUNICORN = ["gunicorn", "web:app", "--workers", "8", "--bind", "127.0.0.1:PORT", "--log-level", "critical"]
+GUNICORN = ["gunicorn", "web:app", "--workers", "8", "--bind", "127.0.0.1:PORT", "--log-level", "critical", "--timeout", "300"]
 UVICORN = ["uvicorn", "web:app", "--workers", "4", "--port", "PORT", "--log-level", "critical"]
 
 
