@@ -206,8 +206,8 @@ static void expect_exact(void)
     printf("%ld charges on the hot key, %ld calls gave up\n", hot, busy);
 }
 
-/* A thread of our own process is not stopped alone, it only waits for a core: to give up early would
- * be an error for nothing, however impatient a server is with other processes. */
+/* A thread of our own process is not stopped alone, it only waits for a core: to give up early
+ * would be an error for nothing, however impatient a server is with other processes. */
 static void expect_patience_with_own_threads(void)
 {
     weir_store *own = NULL;
