@@ -15,7 +15,7 @@
  *     renew KEY LIMIT LEASE         release KEY LIMIT LEASE      code us
  *     check                         code message
  *     hammer THREADS PAUSE_US KEYS KEY LIMIT   takes in the background, KEYS keys in turn
- *     report                        calls allowed degraded errors worst_us code   since the last one
+ *     report                        calls allowed degraded errors worst_us code, since the last one
  *     stop                          the same, since hammer
  *     exact THREADS TAKES KEY LIMIT            as many takes by each thread; the same six
  *     fork CHILDREN TAKES KEY LIMIT            as many takes by each child; the same six
