@@ -29,6 +29,9 @@ static const struct {
     {"min", 3},  {"minute", 3}, {"minutes", 3}, {"sec", 4},  {"second", 4}, {"seconds", 4},
 };
 
+const char weir__duration_needs_unit[] =
+    "a duration needs a unit: us, ms, s, m, h, d or w (or sec, min, hour, day, week)";
+
 /* A decimal number as `digits / 10^decimals`. */
 struct number {
     int64_t digits;
@@ -116,9 +119,7 @@ static size_t duration_parse(const char *text, size_t len, bool zero, int64_t *r
         size_t length = 0;
         size_t unit = duration_read_unit(text + at + number.len, len - at - number.len, &length);
         if (unit == WEIR__COUNT(units))
-            return duration_refuse(
-                ret_why,
-                "a duration needs a unit: us, ms, s, m, h, d or w (or sec, min, hour, day, week)");
+            return duration_refuse(ret_why, weir__duration_needs_unit);
         if (length == 1 && text[at + number.len] == 'M')
             return duration_refuse(ret_why, "a capital M may be minutes or months: write m or min "
                                             "for minutes, 30d or (fixed-window) month for a month");

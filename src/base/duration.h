@@ -5,6 +5,10 @@
 
 #include "base/buffer.h"
 
+/* What is wrong with a duration without a unit, or with an unknown one: *ret_why is this very
+ * text. */
+extern const char weir__duration_needs_unit[];
+
 /* Reads the longest duration at the start of text; returns its length and the microseconds, or 0
  * and in *ret_why what is wrong with it. Zero is refused, and so is anything over 366 days. */
 size_t weir__duration_parse(const char *text, size_t len, int64_t *ret_us, const char **ret_why);

@@ -296,14 +296,44 @@ static int options_read_option(struct parser *parser)
     return options_store_value(parser, option, value);
 }
 
-static int options_read_operand(struct parser *parser)
+static bool options_is_name(const struct parser *parser, const char *argument)
 {
-    const char *argument = parser->call->argv[parser->at];
-    if (parser->operands_read == parser->operand_count)
+    for (size_t i = 0; i < parser->option_count; i++) {
+        if (!strcmp(parser->options[i].name, argument))
+            return true;
+    }
+    return false;
+}
+
+/* There is one operand too many: an option without its dashes, or a limit without its quotes. */
+static int options_refuse_operand(const struct parser *parser, const char *argument)
+{
+    const char *dashless = options_is_name(parser, argument) ? argument : NULL;
+    bool limits = false;
+    for (size_t i = 0; i < parser->operand_count; i++)
+        limits = limits || strstr(parser->operands[i].name, "LIMIT");
+    for (size_t i = 0; i < parser->operand_count && !dashless && !limits; i++) {
+        assert(*parser->operands[i].ret);
+        if (options_is_name(parser, *parser->operands[i].ret))
+            dashless = *parser->operands[i].ret;
+    }
+    if (dashless)
+        return cli_fail(parser->call, CLI_USAGE, "unexpected argument \"%s\"; did you mean --%s?",
+                        dashless, dashless);
+    if (limits)
         return cli_fail(parser->call, CLI_USAGE,
                         "unexpected argument \"%s\"; write a limit in quotes, like "
                         "\"token-bucket 10/s burst 20\"",
                         cli_show_text(argument).text);
+    return cli_fail(parser->call, CLI_USAGE, "unexpected argument \"%s\"; see `weir %s --help`",
+                    cli_show_text(argument).text, parser->call->command->name);
+}
+
+static int options_read_operand(struct parser *parser)
+{
+    const char *argument = parser->call->argv[parser->at];
+    if (parser->operands_read == parser->operand_count)
+        return options_refuse_operand(parser, argument);
     assert(parser->operands_read < parser->operand_count);
     const struct cli_operand *operand = &parser->operands[parser->operands_read];
     if (operand->need >= CLI_MANY && parser->many == (size_t)operand->need)

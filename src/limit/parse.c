@@ -191,6 +191,9 @@ static int parse_read_amount(struct reader *reader, const struct weir__algorithm
     if (code || civil)
         return code;
     size_t used = weir__duration_parse(period.text, period.len, &rule->period_us, &why);
+    if (why == weir__duration_needs_unit && rule->kind == WEIR__FIXED_WINDOW)
+        why = "a period needs a unit: us, ms, s, m, h, d, w, month or year (or sec, min, hour, "
+              "day, week)";
     if (used == 0)
         return parse_refuse(reader, period, "", why, algorithm->example);
     if (used != period.len)

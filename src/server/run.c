@@ -392,6 +392,9 @@ int server_run(const struct server_config *config, char *const *argv)
     }
     atomic_store(&server.ready, true);
     run_greet();
+    if (server.config.test_clock)
+        server_report("warning: --test-clock: clients can set the time, and so pass every limit; "
+                      "for tests only");
     server_warn_of_expiry(&server);
     run_tell_ready();
     if (server.config.demo_load)

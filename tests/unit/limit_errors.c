@@ -6,6 +6,8 @@
     "the name of a limit (token-bucket, leaky-bucket, fixed-window, sliding-log, "                 \
     "sliding-window, sliding-counter, smooth, warmup, concurrent)"
 #define UNIT "a duration needs a unit: us, ms, s, m, h, d or w (or sec, min, hour, day, week)"
+#define PERIOD                                                                                     \
+    "a period needs a unit: us, ms, s, m, h, d, w, month or year (or sec, min, hour, day, week)"
 #define WIDE(found, ascii) "\"" found "\" is a full-width character, write \"" ascii "\" instead"
 #define SHARED " and would share its state; use another period or a key of its own"
 #define DECIMAL "a number like 3 or 2.5 (at most six decimals)"
@@ -58,6 +60,8 @@ static const struct {
     {"token-bucket 10", 14, "expected a rate like 10/s, found \"10\"" TOKEN},
     {"token-bucket 10 /s", 14, "expected a rate like 10/s, found \"10\"" TOKEN},
     {"token-bucket 10/", 17, UNIT ", found the end" TOKEN},
+    {"fixed-window 10/", 17, PERIOD ", found the end" FIXED},
+    {"fixed-window 1m/mnth", 17, PERIOD ", found \"mnth\"" FIXED},
     {"token-bucket 10/x", 17, UNIT ", found \"x\"" TOKEN},
     {"token-bucket 10/sx", 17, UNIT ", found \"sx\"" TOKEN},
     {"token-bucket 10/s5", 17, "expected a period like s, 10s or 1h30m, found \"s5\"" TOKEN},

@@ -493,8 +493,8 @@ static void test_limit_refusals(void)
         "rl.yaml:3:21: Envoy does not say when a request ends, so that a concurrent limit would "
         "never be released; use a limit over time");
     refuses(ONE("{key: k, limit: fixed-window 1/x}"),
-            "rl.yaml:3:36: a duration needs a unit: us, ms, s, m, h, d or w (or sec, min, hour, "
-            "day, week), found \"x\"; example: "
+            "rl.yaml:3:36: a period needs a unit: us, ms, s, m, h, d, w, month or year (or sec, "
+            "min, hour, day, week), found \"x\"; example: "
             "fixed-window 100/m");
 }
 

@@ -206,13 +206,15 @@ static bool explained_is_true(const struct weir__json_node *object, const char *
     return node && node->truth;
 }
 
-/* Of a window by the calendar, the date on which it ends. */
-static void explained_print_edge(const struct weir__json_node *row)
+/* When all of it is there again. Of a window by the calendar also the date, though nothing is used:
+ * it is when the period ends. */
+static void explained_print_reset(const struct weir__json_node *row, bool used)
 {
     const struct weir__json_node *edges =
         weir__json_typed(nodes, row, "next_edges", WEIR__JSON_ARRAY);
+    explained_print_time(row, "reset_after", ", resets in ");
     if (edges && edges->len > 0 && edges[1].type == WEIR__JSON_STRING) {
-        fputs(", on ", stdout);
+        fputs(used ? ", on " : ", resets on ", stdout);
         cli_print_masked(edges[1].text, edges[1].len);
     }
 }
@@ -223,14 +225,10 @@ static void explained_print_row(const struct weir__json_node *row, const struct 
     printf("  %s%s%s", allowed ? style->good : style->bad, allowed ? "yes" : "no ", style->off);
     explained_print_text(row, "text", "  ");
     int64_t most = explained_number(row, "limit"), left = explained_number(row, "remaining");
-    printf(": %" PRId64 " of %" PRId64 " left", left, most);
-    if (left < most)
-        printf(", %" PRId64 " used", most - left);
+    printf(": %" PRId64 " of %" PRId64 " left, %" PRId64 " used", left, most, most - left);
     if (!allowed)
         explained_print_time(row, "retry_after", ", retry in ");
-    explained_print_time(row, "reset_after", ", resets in ");
-    if (left < most)
-        explained_print_edge(row);
+    explained_print_reset(row, left < most);
     putchar('\n');
     if (weir__json_typed(nodes, row, "policy", WEIR__JSON_STRING)) {
         explained_print_text(row, "policy", "       policy ");

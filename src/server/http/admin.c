@@ -2,6 +2,7 @@
 #include "server/http/http.h"
 
 #include "base/clock.h"
+#include "limit/calendar.h"
 #include "limit/explain.h"
 #include "server/grpc/grpc.h"
 #include "sim/playground.h"
@@ -322,11 +323,18 @@ static enum server_routed admin_set_clock(const struct server_http_call *call)
     now = count > 0 && nodes[0].type == WEIR__JSON_OBJECT ? weir__json_member(nodes, nodes, "now")
                                                           : NULL;
     if (!now || !weir__json_seconds(now, &us) || us >= WEIR__EXACT_MAX) {
-        server_response_problem(call->ret, 400, "the clock is set by {\"now\":SECONDS}");
+        server_response_problem(call->ret, 400,
+                                "the clock is set by {\"now\":SECONDS}, seconds since 1970");
         return SERVER_RESPONDED;
     }
     atomic_store(&server->test_now_us, us);
-    return admin_short_text(call, 200, "OK\n");
+    server_response_fresh(call->ret, 200);
+    struct weir__buffer body = server_response_buffer(call->ret);
+    weir__put_text(&body, "The clock stands still at ");
+    weir__put_time(&body, us, /* UTC */ 0);
+    weir__put_text(&body, " until it is set again.\n");
+    server_response_body(call->ret, "text/plain; charset=utf-8", &body);
+    return SERVER_RESPONDED;
 }
 
 /* ---- the dashboard ---- */

@@ -344,7 +344,9 @@ static const char *ask_misplaced(enum weir__verb verb, const struct server_param
     if ((verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE) && params->lease == 0)
         return "a lease is needed: the number that acquire answered";
     if (verb == WEIR__VERB_SHOW && (params->has[PARAM_LIMIT] || params->has[PARAM_POLICY]))
-        return "show takes only a key: it shows every limit";
+        return "show takes only the key of a state, like tokens/month/{customer=bob}, and shows "
+               "all its limits; /v1/explain takes a policy, a limit or attributes, and names the "
+               "key of each state";
     return NULL;
 }
 

@@ -13,6 +13,10 @@ refuses "no limits" 2 "LIMITS is missing" take k
 refuses "no receipt" 2 "RECEIPT is missing" settle k "$limit"
 refuses "no lease id" 2 "ID is missing" release k "concurrent 2"
 refuses "too many arguments" 2 'unexpected argument "10/s"' take k token-bucket 10/s
+refuses "a limit without quotes" 2 "write a limit in quotes" take json token-bucket 10/s
+refuses "an option without dashes, first" 2 'unexpected argument "dump"; did you mean --dump?' zone dump file:zone
+refuses "an option without dashes, last" 2 'unexpected argument "json"; did you mean --json?' take k "$limit" json
+refuses "too many arguments of another kind" 2 'unexpected argument "b"; see `weir zone --help`' zone a b
 refuses "unknown option" 2 'unknown option "--csot"; did you mean --cost?' take k "$limit" --csot 3
 refuses "unknown short option" 2 'unknown option "-c"' take k "$limit" -c 3
 refuses "option of another command" 2 'unknown option "--max"' take k "$limit" --max 3s

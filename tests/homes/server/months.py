@@ -57,6 +57,30 @@ def test_http(check):
         check.contains(told[0]["meaning"], "calendar months from day 31 (UTC+08:00)", "and says what it means")
 
 
+def test_clock(check):
+    """The server says that its clock can be set, and what the clock does once it is set."""
+    with weir_server.Server("--test-clock") as server, http_client.Client(server.port) as client:
+        check(server.wait_for(lambda: "warning: --test-clock: clients can set the time" in server.stderr()), "it warns when it starts")
+        said = client.post("/v1/clock", {"now": at("2026-11-15T00:00+00:00")})
+        check.equal((said.status, said.body), (200, b"The clock stands still at 2026-11-15T00:00:00+00:00 until it is set again.\n"), "set")
+        check.contains(client.post("/v1/clock", {"now": "soon"}).json["detail"], "seconds since 1970", "set to nonsense")
+    with weir_server.Server("") as server:
+        check("--test-clock" not in server.stderr(), "no warning without it")
+
+
+def test_show_of_a_policy(check):
+    """show is about one state; the error names the endpoint that takes a policy, and that endpoint names the state."""
+    with weir_server.Server("", POLICIES) as server, http_client.Client(server.port) as client:
+        asked = {"policy": "plan", "key": "bob"}
+        client.post("/v1/take", asked)
+        for query in (asked, {"key": "bob", "limit": MONTH}):
+            answer = client.get("/v1/show", **query)
+            check.equal(answer.status, 400, f"show of {query}")
+            check.contains(answer.json["detail"], "/v1/explain takes a policy, a limit or attributes", f"show of {query}")
+        key = client.post("/v1/explain", asked).json["limits"][0]["key"]
+        check.equal(client.get("/v1/show", key=key).json["states"][0]["spent"], 1, "by the name that explain gives")
+
+
 def test_list_of_keys(check):
     """What customers have used, in one connection: a peek each, pipelined."""
     with weir_server.Server("--test-clock") as server, http_client.Client(server.port) as client, server.client() as resp:
@@ -161,7 +185,7 @@ def test_wrong(check):
             check.contains(stderr, f"policies.yaml:7:{column}: {rest}", f"policies, {text}")
 
 
-TESTS = [test_http, test_list_of_keys, test_policies, test_restarts, test_redis, test_wrong]
+TESTS = [test_http, test_clock, test_show_of_a_policy, test_list_of_keys, test_policies, test_restarts, test_redis, test_wrong]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
