@@ -69,28 +69,32 @@ static void check_print_shares(const struct weir__shares *shares, const weir_lim
 }
 
 static void check_print_overrides(const struct weir__entry *entry,
-                                  const struct weir__attributes *attributes)
+                                  const struct weir__attributes *attributes,
+                                  const struct cli_slice_use *use)
 {
     for (size_t i = 0; i < entry->override_count; i++) {
         const struct weir__override *it = &entry->overrides[i];
         check_print_conditions(i == 0 ? "override" : "", it->limit, &it->when, attributes);
         if (it->reduced)
             check_print_shares(entry->shares, it->reduced, attributes);
+        cli_slicing_print_all(use, it->limit, LABEL);
     }
 }
 
 static void check_print_entry(const struct weir__policy *policy, size_t i,
-                              const struct weir__policies *set)
+                              const struct weir__policies *set, const struct weir__slicing *slicing)
 {
     static const char *const missing[] = {"", "; denied if it is missing",
                                           "; empty if it is missing"};
     const struct weir__entry *entry = &policy->entries[i];
+    const struct cli_slice_use use = cli_slice_use_of_entry(slicing, set, policy, entry);
     char text[4096];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     weir__put_format(&buffer, "%s%s", weir_limit_text(entry->limit),
                      entry->shadow ? ", shadow: counted, not enforced" : "");
     check_print_row(strcmp(entry->name, policy->name) ? entry->name : "limit", text);
     check_print_meaning(entry->limit);
+    cli_slicing_print_all(&use, entry->limit, LABEL);
     buffer = weir__buffer_over(text, sizeof text);
     weir__put_format(&buffer, "%s%s", entry->key.text, missing[entry->missing]);
     check_print_row("key", text);
@@ -106,7 +110,7 @@ static void check_print_entry(const struct weir__policy *policy, size_t i,
     }
     if (entry->shares)
         check_print_shares(entry->shares, entry->reduced, &set->attributes);
-    check_print_overrides(entry, &set->attributes);
+    check_print_overrides(entry, &set->attributes, &use);
 }
 
 /* ---- policies ---- */
@@ -118,7 +122,8 @@ static void check_print_list(const char *label, const struct weir__any_of *any,
         check_print_conditions(i == 0 ? label : "or", NULL, &any->items[i], attributes);
 }
 
-static void check_print_policy(const struct weir__policies *set, size_t i)
+static void check_print_policy(const struct weir__policies *set, size_t i,
+                               const struct weir__slicing *slicing)
 {
     const struct weir__policy *policy = &set->policies[i];
     struct cli_style style = cli_style_of(stdout);
@@ -128,7 +133,7 @@ static void check_print_policy(const struct weir__policies *set, size_t i)
     check_print_list("deny", &policy->deny, &set->attributes);
     check_print_list("allow", &policy->allow, &set->attributes);
     for (size_t j = 0; j < policy->entry_count; j++)
-        check_print_entry(policy, j, set);
+        check_print_entry(policy, j, set, slicing);
     if (policy->fail != WEIR__FAIL_LOCAL)
         check_print_row("fail", weir__redis_fail_names[policy->fail]);
     if (policy->style != set->style)
@@ -220,17 +225,19 @@ static void check_print_warnings(const struct weir__policies *set)
     }
 }
 
-void cli_print_policies(const char *path, const struct weir__policies *set)
+void cli_print_policies(const char *path, const struct weir__policies *set,
+                        const struct weir__slicing *slicing)
 {
     printf("%s: %zu %s, %zu %s\n", cli_show_text(path).text, set->count,
            set->count == 1 ? "policy" : "policies", set->entry_count,
            set->entry_count == 1 ? "limit" : "limits");
     for (size_t i = 0; i < set->count; i++)
-        check_print_policy(set, i);
+        check_print_policy(set, i, slicing);
     check_print_warnings(set);
     check_print_notes(set);
     check_print_fresh(set);
     check_print_untrusting(set);
+    cli_check_slices_note(slicing, set);
 }
 
 /* ---- configurations of Envoy ---- */
@@ -248,8 +255,10 @@ static void check_put_rule_text(struct weir__buffer *buffer, const struct weir__
                      rule->charge_denied ? ", charged even if it is denied" : "");
 }
 
-void cli_print_envoy(const char *path, const struct weir__envoy *envoy)
+void cli_print_envoy(const char *path, const struct weir__envoy *envoy,
+                     const struct weir__slicing *slicing)
 {
+    const struct cli_slice_use use = {.slicing = slicing, .cost = 1};
     size_t count = envoy->rule_count;
     const char *domain = "";
     struct cli_style style = cli_style_of(stdout);
@@ -265,8 +274,10 @@ void cli_print_envoy(const char *path, const struct weir__envoy *envoy)
         check_put_rule_text(&buffer, rule);
         printf("  %s\n", cli_show_text(rule->name).text);
         check_print_row("limit", text);
-        if (rule->limit)
+        if (rule->limit) {
             check_print_meaning(rule->limit);
+            cli_slicing_print_all(&use, rule->limit, LABEL);
+        }
     }
 }
 
@@ -320,7 +331,7 @@ static void check_json_put_cost(struct weir__json *json, const char *name,
 }
 
 static void check_json_put_entry(struct weir__json *json, const struct weir__entry *entry,
-                                 const struct weir__policies *set)
+                                 const struct weir__policies *set, const struct cli_slice_use *use)
 {
     const struct weir__attributes *attributes = &set->attributes;
     static const char *const missing[] = {"skip", "deny", "empty"};
@@ -329,6 +340,7 @@ static void check_json_put_entry(struct weir__json *json, const struct weir__ent
     weir__json_put_string(json, "key", entry->key.text);
     weir__json_put_string(json, "limit", weir_limit_text(entry->limit));
     check_json_put_meaning(json, entry->limit);
+    cli_slicing_put_all(json, use, entry->limit);
     check_json_put_cost(json, "cost", &entry->cost, attributes);
     if (entry->least.attribute >= 0 || entry->least.otherwise > 0)
         check_json_put_cost(json, "least", &entry->least, attributes);
@@ -343,6 +355,7 @@ static void check_json_put_entry(struct weir__json *json, const struct weir__ent
         weir__json_put_bool(json, "same_state",
                             check_same_states(entry->limit, entry->overrides[i].limit));
         weir__put_shares_json(json, set, entry->shares, entry->overrides[i].reduced);
+        cli_slicing_put_all(json, use, entry->overrides[i].limit);
         weir__json_close(json, '}');
     }
     weir__json_close(json, ']');
@@ -350,7 +363,7 @@ static void check_json_put_entry(struct weir__json *json, const struct weir__ent
 }
 
 static void check_json_put_policy(struct weir__json *json, const struct weir__policies *set,
-                                  size_t i)
+                                  size_t i, const struct weir__slicing *slicing)
 {
     const struct weir__policy *policy = &set->policies[i];
     weir__json_open(json, NULL, '{');
@@ -359,8 +372,11 @@ static void check_json_put_policy(struct weir__json *json, const struct weir__po
     check_json_put_list(json, "deny", &policy->deny, &set->attributes);
     check_json_put_list(json, "allow", &policy->allow, &set->attributes);
     weir__json_open(json, "limits", '[');
-    for (size_t j = 0; j < policy->entry_count; j++)
-        check_json_put_entry(json, &policy->entries[j], set);
+    for (size_t j = 0; j < policy->entry_count; j++) {
+        const struct weir__entry *entry = &policy->entries[j];
+        const struct cli_slice_use use = cli_slice_use_of_entry(slicing, set, policy, entry);
+        check_json_put_entry(json, entry, set, &use);
+    }
     weir__json_close(json, ']');
     weir__json_put_string(json, "fail", weir__redis_fail_names[policy->fail]);
     weir__json_put_string(json, "headers", weir__field_styles[policy->style]);
@@ -381,7 +397,8 @@ static void check_json_put_attributes(struct weir__json *json, const struct weir
     weir__json_close(json, ']');
 }
 
-void cli_print_policies_json(const char *path, const struct weir__policies *set)
+void cli_print_policies_json(const char *path, const struct weir__policies *set,
+                             const struct weir__slicing *slicing)
 {
     struct weir__json json = cli_json_begin('{');
     weir__json_put_string(&json, "file", path);
@@ -389,7 +406,7 @@ void cli_print_policies_json(const char *path, const struct weir__policies *set)
     weir__json_put_string(&json, "kind", "policies");
     weir__json_open(&json, "policies", '[');
     for (size_t i = 0; i < set->count; i++)
-        check_json_put_policy(&json, set, i);
+        check_json_put_policy(&json, set, i, slicing);
     weir__json_close(&json, ']');
     check_json_put_attributes(&json, set);
     weir__json_open(&json, "warnings", '[');
@@ -399,14 +416,17 @@ void cli_print_policies_json(const char *path, const struct weir__policies *set)
     cli_json_end(&json, '}');
 }
 
-static void check_json_put_rule(struct weir__json *json, const struct weir__envoy_rule *rule)
+static void check_json_put_rule(struct weir__json *json, const struct weir__envoy_rule *rule,
+                                const struct cli_slice_use *use)
 {
     weir__json_open(json, NULL, '{');
     weir__json_put_string(json, "domain", rule->domain);
     weir__json_put_string(json, "descriptor", rule->name);
     weir__json_put_string(json, "limit", rule->limit ? weir_limit_text(rule->limit) : NULL);
-    if (rule->limit)
+    if (rule->limit) {
         check_json_put_meaning(json, rule->limit);
+        cli_slicing_put_all(json, use, rule->limit);
+    }
     weir__json_put_bool(json, "unlimited", rule->unlimited);
     weir__json_put_bool(json, "denies", rule->denies);
     weir__json_put_bool(json, "shadow", rule->shadow);
@@ -414,15 +434,17 @@ static void check_json_put_rule(struct weir__json *json, const struct weir__envo
     weir__json_close(json, '}');
 }
 
-void cli_print_envoy_json(const char *path, const struct weir__envoy *envoy)
+void cli_print_envoy_json(const char *path, const struct weir__envoy *envoy,
+                          const struct weir__slicing *slicing)
 {
+    const struct cli_slice_use use = {.slicing = slicing, .cost = 1};
     struct weir__json json = cli_json_begin('{');
     weir__json_put_string(&json, "file", path);
     weir__json_put_bool(&json, "ok", true);
     weir__json_put_string(&json, "kind", "envoy");
     weir__json_open(&json, "limits", '[');
     for (size_t i = 0; i < envoy->rule_count; i++)
-        check_json_put_rule(&json, envoy->rules[i]);
+        check_json_put_rule(&json, envoy->rules[i], &use);
     weir__json_close(&json, ']');
     cli_json_end(&json, '}');
 }

@@ -42,47 +42,49 @@ struct sliced {
     char why[160];                /* takes are not served: why */
 };
 
-static void sliced_why(const struct weir__slicing *slicing, const weir_limit *limit, size_t i,
+static void sliced_why(const struct cli_slice_use *use, const weir_limit *limit, size_t i,
                        struct sliced *it)
 {
     struct weir__buffer why = weir__buffer_over(it->why, sizeof it->why);
-    int64_t cost = weir__limit_asked(limit, i, 1);
+    int64_t cost = weir__limit_asked(limit, i, use->cost);
     if (!it->terms.size)
         weir__put_text(&why, "limits of this kind have no slices");
     else if (it->terms.most < 2)
         weir__put_format(
             &why, "of %" PRId64 " each of %d peers could hold %" PRId64 ", and 2 are the least",
-            it->terms.size, (int)slicing->peers, it->terms.most);
+            it->terms.size, (int)use->slicing->peers, it->terms.most);
     else if (limit->count > 1)
         weir__put_text(&why, "a request under several limits is always asked");
+    else if (use->why)
+        weir__put_text(&why, use->why);
     else if (cost > it->terms.size - it->terms.withheld)
         weir__put_format(&why, "a request costs %" PRId64 ", and is always denied", cost);
     else if (cost > it->terms.most)
         weir__put_format(&why, "a request costs %" PRId64 ", more than a process may hold", cost);
 }
 
-static void slicing_study(const struct weir__slicing *slicing, const weir_limit *limit, size_t i,
+static void slicing_study(const struct cli_slice_use *use, const weir_limit *limit, size_t i,
                           struct sliced *ret)
 {
     struct weir__rule asked = limit->rules[i];
     *ret = (struct sliced){0};
-    bool sliced = weir__slice_terms(slicing, &limit->rules[i], &ret->terms);
+    bool sliced = weir__slice_terms(use->slicing, &limit->rules[i], &ret->terms);
     ret->withholds = sliced && ret->terms.withheld > 0;
     if (ret->withholds)
         weir__rule_withhold(&asked, ret->terms.withheld);
     ret->asked = weir__rule_text(&asked);
-    sliced_why(slicing, limit, i, ret);
+    sliced_why(use, limit, i, ret);
     ret->serves = ret->why[0] == 0;
     assert(sliced || !ret->serves);
 }
 
-void cli_slicing_print(const struct weir__slicing *slicing, const weir_limit *limit, size_t i,
+void cli_slicing_print(const struct cli_slice_use *use, const weir_limit *limit, size_t i,
                        int column)
 {
     struct sliced it;
     char text[640];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    slicing_study(slicing, limit, i, &it);
+    slicing_study(use, limit, i, &it);
     if (!it.serves)
         weir__put_format(&buffer, "none: %s. ", it.why);
     else
@@ -93,7 +95,9 @@ void cli_slicing_print(const struct weir__slicing *slicing, const weir_limit *li
                          it.terms.withheld, it.asked.text);
     else
         weir__put_text(&buffer, "Nothing is withheld.");
-    if (it.serves)
+    if (it.serves && it.terms.most / UNDER_PARTS < 2)
+        weir__put_text(&buffer, " One call gains next to nothing: raise slices=, or lower peers=.");
+    else if (it.serves)
         weir__put_format(&buffer,
                          " One call gains about %" PRId64 " decisions under the limit and %" PRId64
                          " over it, if requests cost 1 and keep the process busy.",
@@ -101,12 +105,12 @@ void cli_slicing_print(const struct weir__slicing *slicing, const weir_limit *li
     cli_print_labelled("slices", column, text);
 }
 
-void cli_slicing_put(struct weir__json *json, const struct weir__slicing *slicing,
+void cli_slicing_put(struct weir__json *json, const char *name, const struct cli_slice_use *use,
                      const weir_limit *limit, size_t i)
 {
     struct sliced it;
-    slicing_study(slicing, limit, i, &it);
-    weir__json_open(json, "slices", '{');
+    slicing_study(use, limit, i, &it);
+    weir__json_open(json, name, '{');
     weir__json_put_bool(json, "sliced", it.serves);
     weir__json_put_string(json, "why", it.serves ? NULL : it.why);
     weir__json_put_int(json, "withheld", it.withholds ? it.terms.withheld : 0);
@@ -116,4 +120,21 @@ void cli_slicing_put(struct weir__json *json, const struct weir__slicing *slicin
     weir__json_put_int(json, "decisions_per_call_over",
                        it.serves ? weir__max(1, it.terms.most / OVER_PARTS) : 1);
     weir__json_close(json, '}');
+}
+
+void cli_slicing_print_all(const struct cli_slice_use *use, const weir_limit *limit, int column)
+{
+    for (size_t i = 0; use->slicing && i < limit->count; i++)
+        cli_slicing_print(use, limit, i, column);
+}
+
+void cli_slicing_put_all(struct weir__json *json, const struct cli_slice_use *use,
+                         const weir_limit *limit)
+{
+    if (!use->slicing)
+        return;
+    weir__json_open(json, "slices", '[');
+    for (size_t i = 0; i < limit->count; i++)
+        cli_slicing_put(json, NULL, use, limit, i);
+    weir__json_close(json, ']');
 }

@@ -6,6 +6,7 @@
 
 #include "policy/view.h"
 #include "policy/yaml.h"
+#include "remote/slices.h"
 #include "store/region.h"
 #include "wire/http1.h"
 
@@ -15,12 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SLICES_COLUMN 11
+
 struct job {
     const struct cli_call *call;
     const char *path, *store, *request, *policy;
     bool json;
     char *text;
     size_t len;
+    bool cluster;                        /* the store is a Redis Cluster */
+    const struct weir__slicing *slicing; /* of the store; NULL: it does not */
 };
 
 /* ---- input ---- */
@@ -47,10 +52,11 @@ static int check_read_file(struct job *job)
     return CLI_OK;
 }
 
-/* Whether the store is a Redis Cluster. Its URL must be valid. */
-static int check_is_cluster(const struct job *job, bool *ret)
+/* What the store is. Its URL must be valid. */
+static int check_read_store(struct job *job)
 {
     static struct weir__redis_url url;
+    static struct weir__slicing slicing;
     struct weir__region region;
     weir_error err = {0};
     if (!job->store)
@@ -60,7 +66,11 @@ static int check_is_cluster(const struct job *job, bool *ret)
                      : weir__region_parse(job->store, &region, &err);
     if (code)
         return cli_fail(job->call, cli_exit_for(code), "%s", err.message);
-    *ret = redis && url.kind == WEIR__REDIS_CLUSTER;
+    if (redis) {
+        slicing = weir__slicing_of(&url);
+        job->cluster = url.kind == WEIR__REDIS_CLUSTER;
+        job->slicing = slicing.share ? &slicing : NULL;
+    }
     return CLI_OK;
 }
 
@@ -207,11 +217,14 @@ static void check_print_key(weir_key key)
     putchar('\n');
 }
 
-static void check_print_planned(const struct weir__item *planned, size_t count)
+static void check_print_planned(const struct job *job, const struct weir__plan *plan,
+                                const struct weir__item *planned, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
+        const struct cli_slice_use use = cli_slice_use_of_item(job->slicing, plan, &planned[i]);
         printf("  %" PRId64 " of %s\n", planned[i].cost, weir_limit_text(planned[i].limit));
         check_print_key(planned[i].key);
+        cli_slicing_print_all(&use, planned[i].limit, SLICES_COLUMN);
     }
 }
 
@@ -254,10 +267,10 @@ static void check_print_plan(const struct job *job, const struct weir__policies 
                    plan->together == WEIR__APART
                        ? "these one after the other, and gives back what it took if one denies"
                        : "all of these, or nothing");
-        check_print_planned(plan->enforced, plan->enforced_count);
+        check_print_planned(job, plan, plan->enforced, plan->enforced_count);
         if (plan->shadow_count > 0)
             printf("shadow limits, counted but not enforced:\n");
-        check_print_planned(plan->shadow, plan->shadow_count);
+        check_print_planned(job, plan, plan->shadow, plan->shadow_count);
         break;
     case WEIR__VERDICT_MISSING:
     case WEIR__VERDICT_UNREADABLE:
@@ -265,8 +278,9 @@ static void check_print_plan(const struct job *job, const struct weir__policies 
     }
 }
 
-static void check_put_planned(struct weir__json *json, const char *name,
-                              const struct weir__item *planned, size_t count)
+static void check_put_planned(struct weir__json *json, const char *name, const struct job *job,
+                              const struct weir__plan *plan, const struct weir__item *planned,
+                              size_t count)
 {
     weir__json_open(json, name, '[');
     for (size_t i = 0; i < count; i++) {
@@ -276,22 +290,23 @@ static void check_put_planned(struct weir__json *json, const char *name,
         weir__json_put_key(json, planned[i].key.data, planned[i].key.len);
         weir__json_put_string(json, "limit", weir_limit_text(planned[i].limit));
         weir__json_put_int(json, "cost", planned[i].cost);
+        const struct cli_slice_use use = cli_slice_use_of_item(job->slicing, plan, &planned[i]);
+        cli_slicing_put_all(json, &use, planned[i].limit);
         weir__json_close(json, '}');
     }
     weir__json_close(json, ']');
 }
 
-static void check_print_plan_json(const struct weir__plan *plan, const char *path,
-                                  const char *request)
+static void check_print_plan_json(const struct job *job, const struct weir__plan *plan)
 {
     struct weir__json json = cli_json_begin('{');
-    weir__json_put_string(&json, "file", path);
+    weir__json_put_string(&json, "file", job->path);
     weir__json_put_bool(&json, "ok", true);
-    weir__json_put_string(&json, "request", request);
+    weir__json_put_string(&json, "request", job->request);
     weir__json_put_string(&json, "verdict", weir__verdict_word(plan->verdict));
     weir__json_put_string(&json, "policy", plan->by ? plan->by->name : NULL);
-    check_put_planned(&json, "takes", plan->enforced, plan->enforced_count);
-    check_put_planned(&json, "shadow", plan->shadow, plan->shadow_count);
+    check_put_planned(&json, "takes", job, plan, plan->enforced, plan->enforced_count);
+    check_put_planned(&json, "shadow", job, plan, plan->shadow, plan->shadow_count);
     cli_json_end(&json, '}');
 }
 
@@ -308,7 +323,7 @@ static int check_envoy(struct job *job)
     int code = weir__envoy_parse(job->text, job->len, job->path, &envoy, &err);
     if (code)
         return check_fail(job, code, &err);
-    (job->json ? cli_print_envoy_json : cli_print_envoy)(job->path, envoy);
+    (job->json ? cli_print_envoy_json : cli_print_envoy)(job->path, envoy, job->slicing);
     weir__envoy_free(envoy);
     return CLI_OK;
 }
@@ -318,23 +333,24 @@ static int check_show_request(const struct job *job, const struct weir__policies
     static struct weir__plan plan;
     int code = check_plan_request(job, policies, &plan);
     if (code == CLI_OK && job->json)
-        check_print_plan_json(&plan, job->path, job->request);
+        check_print_plan_json(job, &plan);
     else if (code == CLI_OK)
         check_print_plan(job, policies, &plan);
     return code;
 }
 
-static int check_policies(struct job *job, bool cluster)
+static int check_policies(struct job *job)
 {
     struct weir__policies *policies = NULL;
     weir_error err = {0};
-    int code = weir__policies_parse(job->text, job->len, job->path, cluster, &policies, &err);
+    int code = weir__policies_parse(job->text, job->len, job->path, job->cluster, &policies, &err);
     if (code)
         return check_fail(job, code, &err);
     if (job->request)
         code = check_show_request(job, policies);
     else
-        (job->json ? cli_print_policies_json : cli_print_policies)(job->path, policies);
+        (job->json ? cli_print_policies_json : cli_print_policies)(job->path, policies,
+                                                                   job->slicing);
     weir__policies_free(policies);
     return code;
 }
@@ -343,9 +359,8 @@ static int check_policies(struct job *job, bool cluster)
 static int check_file(struct job *job)
 {
     struct weir__yaml *yaml = NULL;
-    bool cluster = false;
     weir_error err = {0};
-    int code = check_is_cluster(job, &cluster);
+    int code = check_read_store(job);
     if (code)
         return code;
     code = weir__yaml_parse(job->text, job->len, job->path, &yaml, &err);
@@ -353,7 +368,7 @@ static int check_file(struct job *job)
         return check_fail(job, code, &err);
     bool envoy = weir__yaml_get(yaml->root, "domain") != NULL;
     weir__yaml_free(yaml);
-    return envoy ? check_envoy(job) : check_policies(job, cluster);
+    return envoy ? check_envoy(job) : check_policies(job);
 }
 
 static int cmd_check(const struct cli_call *call)

@@ -27,7 +27,7 @@ struct asked {
     const char *limits, *key, *policy, *request, *store;
     struct cli_server server;
     bool as_json;
-    const struct weir__slicing *slicing;
+    struct cli_slice_use use;
 };
 
 /* ---- for people ---- */
@@ -309,8 +309,8 @@ static int explain_limit(const struct cli_call *call, const struct asked *asked,
         if (code)
             return code;
         explain_print_subject(&subject);
-        if (asked->slicing)
-            cli_slicing_print(asked->slicing, limit, i, LABEL);
+        if (asked->use.slicing)
+            cli_slicing_print(&asked->use, limit, i, LABEL);
         explain_print_flood(&subject);
         if (i + 1 < limit->count)
             putchar('\n');
@@ -334,8 +334,8 @@ static int explain_limit_json(const struct cli_call *call, const struct asked *a
             break;
         weir__json_open(&json, NULL, '{');
         explain_put_subject(&json, &subject);
-        if (asked->slicing)
-            cli_slicing_put(&json, asked->slicing, limit, i);
+        if (asked->use.slicing)
+            cli_slicing_put(&json, "slices", &asked->use, limit, i);
         weir__json_close(&json, '}');
     }
     weir__json_close(&json, ']');
@@ -418,7 +418,7 @@ static int cmd_explain(const struct cli_call *call)
         return cli_fail(call, CLI_USAGE, "--store and --server exclude each other; leave one out");
     if (asked.store && (code = cli_slicing_read(call, asked.store, &slicing)))
         return code;
-    asked.slicing = asked.store ? &slicing : NULL;
+    asked.use = (struct cli_slice_use){.slicing = asked.store ? &slicing : NULL, .cost = 1};
     if (asked.server.url)
         return explain_there(call, &asked);
     if (asked.key || asked.policy || asked.request || asked.server.token)

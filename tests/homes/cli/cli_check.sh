@@ -214,6 +214,56 @@ exits "several keys" 0 check "$file"
 refuses "several keys in a cluster" 2 "add cross_slot: give-back" check "$file" \
     --store redis+cluster://127.0.0.1:1
 
+# ---- slices of the store: which limits are sliced, and which only lose what is withheld ----
+write <<'END'
+version: 1
+policies:
+  - name: one
+    match: {path: /one}
+    key: user
+    limit: token-bucket 1000/s
+    overrides: [{when: {user: ann}, limit: token-bucket 10/s}]
+  - name: two
+    match: {path: /two}
+    limits:
+      - {name: mine, key: user, limit: token-bucket 1000/s}
+      - {name: all, key: "'all'", limit: fixed-window 1000/h}
+      - {name: shadow, key: "'all'", limit: fixed-window 1000/d, shadow: true}
+  - name: three
+    match: by-name
+    key: user
+    limit: fixed-window 1000/h
+    cost: {of: header.tokens, default: 1}
+    least: 1
+  - name: four
+    match: by-name
+    key: user
+    limit: fixed-window 1000/m
+    cost: 26
+END
+sliced="redis://127.0.0.1:1?slices=5%&peers=2"
+run check "$file" --store redis://127.0.0.1:1
+lacks "no slices: no word of them" "slices" "$out"
+run check "$file" --store "$sliced"
+is "slices: exit 0" 0 "$code"
+has "slices: of one limit" "each process may hold 25 of 1000. 50 are withheld" "$out"
+has "slices: of an override" "of 10 each of 2 peers could hold 0" "$out"
+has "slices: of several limits" "none: a request under several limits is always asked. 50 are" "$out"
+has "slices: of several policies" "a request that several policies apply to takes several limits" "$out"
+run check "$file" --store "$sliced" --json
+is "slices: as JSON" "True 50 False False 50 False 0 True False False" "$(
+    field policies.0.limits.0.slices.0.sliced policies.0.limits.0.slices.0.withheld \
+        policies.0.limits.0.overrides.0.slices.0.sliced policies.1.limits.0.slices.0.sliced \
+        policies.1.limits.0.slices.0.withheld policies.1.limits.1.slices.0.sliced policies.1.limits.1.slices.0.withheld \
+        policies.1.limits.2.slices.0.sliced policies.2.limits.0.slices.0.sliced policies.3.limits.0.slices.0.sliced)"
+is "slices: why not" "with a least; costs 26," "$(
+    field policies.2.limits.0.slices.0.why | grep -o "with a least"); $(
+    field policies.3.limits.0.slices.0.why | grep -o "costs 26,")"
+run check "$file" --store "$sliced" --request "path=/two&user=bob"
+has "slices: what one request takes" "none: a request under several limits is always asked" "$out"
+run check "$file" --store "$sliced" --request "path=/one&user=bob" --json
+is "slices: what one request takes, as JSON" "True" "$(field takes.0.slices.0.sliced)"
+
 # ---- Envoy's configuration ----
 write <<'END'
 domain: mongo_cps
@@ -228,6 +278,8 @@ has "envoy: its domain" "mongo_cps" "$out"
 has "envoy: its limit" "fixed-window 500/s" "$out"
 run check "$file" --json
 is "envoy: as JSON" "envoy mongo_cps fixed-window 500/s" "$(field kind limits.0.domain limits.0.limit)"
+run check "$file" --store "$sliced" --json
+is "envoy: slices" "True 0 12" "$(field limits.0.slices.0.sliced limits.0.slices.0.withheld limits.0.slices.0.held_by_one)"
 refuses "envoy: no request" 2 "--request needs a policy file" check "$file" --request "a=b"
 printf 'domain: a\ndescriptors:\n  - key: k\n    rate_limit: {unit: secnd, requests_per_unit: 5}\n' | write
 wrong "envoy: a bad file" 4:24 ""
