@@ -21,6 +21,7 @@ struct cli_top_row {
 struct cli_top_key {
     struct cli_shown policy, key;
     double rate;
+    bool whole; /* all of it is in `key` */
 };
 
 struct cli_top_keys {

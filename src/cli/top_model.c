@@ -182,6 +182,23 @@ bool cli_top_read_stats(char *text, size_t len, struct cli_top_model *ret)
 
 /* ---- keys ---- */
 
+/* A key that was asked for by its policy and by itself, with its limit in the request, is one key:
+ * takes what is listed of it out of the list, into *key. */
+static void model_join_key(struct cli_top_keys *keys, struct cli_top_key *key)
+{
+    for (size_t i = 0; i < keys->count && key->whole; i++) {
+        const struct cli_top_key *const it = &keys->rows[i];
+        if (!it->whole || strcmp(it->key.text, key->key.text))
+            continue;
+        key->rate += it->rate;
+        if (it->policy.text[0])
+            key->policy = it->policy;
+        keys->count--;
+        memmove(&keys->rows[i], &keys->rows[i + 1], (keys->count - i) * sizeof *key);
+        return;
+    }
+}
+
 /* Inserts a key by its rate. Without room the smallest is dropped. */
 static void model_add_key(struct cli_top_keys *keys, const struct cli_top_key *key)
 {
@@ -200,13 +217,18 @@ static void model_add_key(struct cli_top_keys *keys, const struct cli_top_key *k
 static void model_read_list(struct reading *reading, const struct weir__json_node *policy,
                             const char *name, struct cli_top_keys *ret)
 {
-    struct cli_top_key key = {.policy = model_text_in(reading, policy, "name")};
+    const struct cli_shown of = model_text_in(reading, policy, "name");
     uint32_t count;
     const struct weir__json_node *node = model_first_of(reading, policy, name, &count);
     for (; count > 0 && !reading->wrong; count--, node = model_next_of(reading, node)) {
         const bool binary = model_member(reading, node, "key_base64") != NULL;
-        key.key = model_text_in(reading, node, binary ? "key_base64" : "key");
+        const char *const member = binary ? "key_base64" : "key";
+        struct cli_top_key key = {.policy = of, .key = model_text_in(reading, node, member)};
+        const struct weir__json_node *const said = model_member(reading, node, member);
         key.rate = model_number_in(reading, node, "rate");
+        key.whole = !binary && said && !model_truth_in(reading, node, "cut") &&
+                    strlen(key.key.text) == said->len &&
+                    !memcmp(key.key.text, said->text, said->len);
         if (binary) {
             char text[160];
             snprintf(text, sizeof text, "base64:%s", key.key.text);
@@ -214,6 +236,7 @@ static void model_read_list(struct reading *reading, const struct weir__json_nod
         }
         if (model_truth_in(reading, node, "cut") && strlen(key.key.text) + 4 < sizeof key.key.text)
             strcat(key.key.text, "…");
+        model_join_key(ret, &key);
         model_add_key(ret, &key);
     }
 }

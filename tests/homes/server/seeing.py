@@ -230,6 +230,20 @@ def test_top_once(check):
             check(rates and float(rates[1]) > 0, f"{how}: a rate of what happens meanwhile: {it.stdout.splitlines()[1]}")
 
 
+def test_top_names_a_key_once(check):
+    """A key that is asked for by its policy and by itself is one key, with both rates; keys that only begin alike are two."""
+    key, long = "api/per-user/{user=ann}", "x" * 100
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        ask(client, "ann", 3)
+        for name in (key, long + "1", long + "2"):
+            client.post("/v1/take", {"key": name, "limit": "fixed-window 1/h"})
+        lists = [policy["hottest"] for policy in client.get("/v1/top").json["policies"]]
+        check.equal(sum(row["key"] == key for rows in lists for row in rows), 2, "the server counts by policy")
+        done = weir_top(f"127.0.0.1:{server.port}", "--once")
+        hottest = done.stdout.partition("HOTTEST KEYS")[2].partition("MOST DENIED KEYS")[0]
+        check.equal((hottest.count(key), hottest.count("\nxx")), (1, 2), f"listed: {hottest}")
+
+
 def test_top_json(check):
     with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
         ask(client, "ann", 8)
