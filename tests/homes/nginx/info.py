@@ -114,7 +114,7 @@ def test_prometheus(check):
     """The text format: every sample has a type, names are unlike, labels are escaped; stores are told of; many zones fit."""
     names = ['a"b', "back\\\\slash", "new\\nline"] + ["x" * 200 + str(i) for i in range(40)]
     declared = "".join("weir_zone '%s' 80k;\n" % name for name in names)
-    server = f"location /text {{ weir_info prometheus; }} location /a {{ weir_store redis://:secret@127.0.0.1:{ports.take()}; empty_gif; }}"
+    server = f"location /text {{ weir_info prometheus; }} location /a {{ weir_store redis://:secret@127.0.0.1:{ports.take()}?slices=10%; empty_gif; }}"
     with Nginx(declared, server) as nginx:
         text = nginx.get("/text").text
         types = dict(re.findall(r"^# TYPE (\S+) (counter|gauge)$", text, re.M))
