@@ -259,7 +259,8 @@ typedef struct weir_store weir_store;
  * share of the zone kept for logs, windows and leases; new zones get 12%. `mode=0660&group=NAME`
  * (or a number) shares a zone with the members of a group; otherwise it is its owner's only.
  * `full=deny`: where a new key finds no room, the call fails with WEIR_EFULL. Without it, or with
- * `full=evict`, the zone forgets another key that is in use (docs/ZONE.md).
+ * `full=evict`, the zone forgets another key that is in use (docs/ZONE.md). `create=no` opens the
+ * zone that is there, as it is, whatever size and large say, and fails where there is none.
  */
 WEIR_API WEIR_MUST_CHECK int weir_store_open(const char *url, weir_store **ret, weir_error *err);
 

@@ -29,6 +29,7 @@ struct cli_command {
     const char *name;
     const char *summary; /* one line of `weir --help` */
     int (*run)(const struct cli_call *call);
+    bool looks; /* works on a zone that is there: a missing one is not made */
     /* of commands whose run is cli_request_run: see request.h */
     unsigned takes;
     int (*work)(const struct cli_call *call, const struct cli_request *request);
@@ -103,7 +104,8 @@ int cli_read_limits(const struct cli_call *call, const char *text, weir_limit **
 
 /* ---- store.c: the store that a command works on ---- */
 
-/* Opens url; NULL: the default zone of the user. A redis:// without a deadline gets 2 s. */
+/* Opens url; NULL: the default zone of the user. A redis:// without a deadline gets 2 s. A command
+ * that only looks makes no zone. */
 int cli_open_store(const struct cli_call *call, const char *url, weir_store **ret);
 /* The exit code for a WEIR_E…. */
 int cli_exit_for(int code);

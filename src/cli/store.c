@@ -60,7 +60,7 @@ static int store_make_directories(const struct cli_call *call, char *path)
     return CLI_OK;
 }
 
-/* The path of the default zone. Missing directories are created. */
+/* The path of the default zone. Missing directories are created, unless the command only looks. */
 static int store_default_path(const struct cli_call *call, char *ret, size_t size)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -80,30 +80,34 @@ static int store_default_path(const struct cli_call *call, char *ret, size_t siz
             "invalid path of the default store \"%s\": it is too long or contains a question "
             "mark; choose another store with --store",
             cli_show_text(ret).text);
-    return store_make_directories(call, ret);
+    return call->command->looks ? CLI_OK : store_make_directories(call, ret);
 }
 
 /* Adds an option to an address that does not have it. */
 static void store_preset(struct weir__buffer *url, const char *name, const char *value)
 {
-    if (strstr(url->data, name))
+    const char *given = strchr(url->data, '?');
+    if (given && strstr(given, name))
         return;
-    weir__put_text(url, strchr(url->data, '?') ? "&" : "?");
+    weir__put_text(url, given ? "&" : "?");
     weir__put_text(url, name);
     weir__put_text(url, value);
 }
 
-/* Someone at a shell waits for an answer rather than for 50 ms: a command has to connect first. */
-static int store_open_patient(const char *url, weir_store **ret, weir_error *err)
+/* Someone at a shell waits for an answer rather than for 50 ms: a command has to connect first. Who
+ * mistypes the name of a zone wants to know, and not to have a new one. */
+static int store_open(const struct cli_call *call, const char *url, weir_store **ret,
+                      weir_error *err)
 {
-    if (strncmp(url, "redis", 5) != 0)
-        return weir_store_open(url, ret, err);
-    struct weir__buffer patient = weir__buffer_growing();
-    weir__put_text(&patient, url);
-    if (!patient.cut)
-        store_preset(&patient, "deadline=", "2s");
-    int code = patient.cut ? WEIR_ENOMEM : weir_store_open(patient.data, ret, err);
-    weir__buffer_free(&patient);
+    struct weir__buffer full = weir__buffer_growing();
+    weir__put_text(&full, url);
+    if (!full.cut && !strncmp(url, "redis", 5))
+        store_preset(&full, "deadline=", "2s");
+    else if (!full.cut && call->command->looks &&
+             (!strncmp(url, "shm:", 4) || !strncmp(url, "file:", 5)))
+        store_preset(&full, "create=", "no");
+    int code = full.cut ? WEIR_ENOMEM : weir_store_open(full.data, ret, err);
+    weir__buffer_free(&full);
     return code;
 }
 
@@ -117,7 +121,7 @@ int cli_open_store(const struct cli_call *call, const char *url, weir_store **re
         url = preset;
     }
     weir_error err = {0};
-    int code = store_open_patient(url, ret, &err);
+    int code = store_open(call, url, ret, &err);
     if (code == 0) {
         weir__store_guard(*ret, "weir", url);
         weir__store_deny_full(*ret); /* exit 1, not 3: scripts may take a failure for a yes */

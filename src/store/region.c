@@ -105,6 +105,13 @@ static int region_fail_access(const struct weir__region *region, weir_error *err
                : "remove it and share it by mode=0660&group=NAME in all addresses");
 }
 
+static int region_fail_absent(const struct weir__region *region, weir_error *err)
+{
+    return weir__fail(err, WEIR_ESYSTEM, 0,
+                      "%s: there is no zone; check its name, or start the program that makes it",
+                      weir__region_shown(region));
+}
+
 /* Opens what is there, or creates it. One after the other: in directories like /dev/shm the system
  * does not open files of others for who would create them. */
 static int region_open_or_create(struct weir__region *region, weir_error *err)
@@ -112,7 +119,7 @@ static int region_open_or_create(struct weir__region *region, weir_error *err)
     int64_t waited = 0;
     for (;;) {
         region->fd = weir__region_open_fd(region, 0);
-        if (region->fd < 0 && errno == ENOENT)
+        if (region->fd < 0 && errno == ENOENT && !region->present)
             region->fd = weir__region_open_fd(region, O_CREAT | O_EXCL);
         if (region->fd >= 0)
             return 0;
@@ -126,6 +133,8 @@ static int region_open_or_create(struct weir__region *region, weir_error *err)
         weir__clock_sleep_us(LOCK_PAUSE_US);
         waited += LOCK_PAUSE_US;
     }
+    if (errno == ENOENT && region->present)
+        return region_fail_absent(region, err);
     if (errno == ELOOP)
         return weir__fail(err, WEIR_ESYSTEM, 0, "%s: it is a symbolic link; name the file itself",
                           weir__region_shown(region));
@@ -269,6 +278,9 @@ int weir__region_check_file(struct weir__region *region, bool alone, struct stat
     int unmade = alone ? region_is_unmade(region, ret) : 0;
     if (unmade < 0)
         return weir__region_fail(region, "read it", err);
+    if (unmade && region->present)
+        return weir__fail(err, WEIR_EFOREIGN, 0, "%s: it is not a weir zone: it is empty",
+                          weir__region_shown(region));
     *ret_unmade = unmade;
     if (unmade && ret->st_uid == geteuid() && (ret->st_mode & 0177) == 0)
         return 0; /* made by us, now or before a crash: nobody else can have it open */

@@ -29,6 +29,7 @@ struct weir__region {
     uint64_t size;     /* 0: not given */
     int large_percent; /* -1: not given */
     bool keeps;        /* full=deny */
+    bool present;      /* create=no: what is there is opened as it is */
     unsigned mode;     /* WEIR__MODE_OWN or WEIR__MODE_GROUP */
     gid_t group;       /* WEIR__MODE_GROUP: whose */
     int fd;            /* -1: none */
@@ -87,8 +88,8 @@ void weir__region_path(const struct weir__region *region, char ret[WEIR__REGION_
 int weir__region_fail(const struct weir__region *region, const char *doing, weir_error *err);
 /* F_WRLCK or F_RDLCK, without waiting; 0, or -1 and errno. */
 int weir__region_try_lock(const struct weir__region *region, short type);
-/* Opens and locks the file that the path names, made if need be; *ret_alone: whether nobody else
- * has it open. */
+/* Opens and locks the file that the path names, made if need be and the address allows it;
+ * *ret_alone: whether nobody else has it open. */
 int weir__region_open_file(struct weir__region *region, bool *ret_alone, weir_error *err);
 /* Whether the file is one that the address speaks of. *ret_unmade: there is no zone in it yet. */
 int weir__region_check_file(struct weir__region *region, bool alone, struct stat *ret,

@@ -156,6 +156,19 @@ static int url_take_full(const char *url, const char *text, size_t len, struct w
     return 0;
 }
 
+static int url_take_create(const char *url, const char *text, size_t len,
+                           struct weir__region *region, weir_error *err)
+{
+    int column = (int)(text - url) + 1;
+    region->present = len == 2 && !strncmp(text, "no", 2);
+    if (!region->present && !(len == 3 && !strncmp(text, "yes", 3)))
+        return weir__fail(err, WEIR_EURL, column,
+                          "store address \"%s\", column %d: invalid create \"%.*s\": expected no "
+                          "or yes",
+                          url, column, (int)len, text);
+    return 0;
+}
+
 /* An option of an address, and where it stands. */
 struct option {
     const char *name;
@@ -164,12 +177,11 @@ struct option {
     bool shared; /* only where other processes can open the zone */
 };
 
-enum { SIZE, LARGE, FULL, MODE, GROUP, OPTIONS };
-static const struct option options[OPTIONS] = {[SIZE] = {"size=", url_take_size, false},
-                                               [LARGE] = {"large=", url_take_large, false},
-                                               [FULL] = {"full=", url_take_full, false},
-                                               [MODE] = {"mode=", url_take_mode, true},
-                                               [GROUP] = {"group=", url_take_group, true}};
+enum { SIZE, LARGE, FULL, CREATE, MODE, GROUP, OPTIONS };
+static const struct option options[OPTIONS] = {
+    [SIZE] = {"size=", url_take_size, false}, [LARGE] = {"large=", url_take_large, false},
+    [FULL] = {"full=", url_take_full, false}, [CREATE] = {"create=", url_take_create, true},
+    [MODE] = {"mode=", url_take_mode, true},  [GROUP] = {"group=", url_take_group, true}};
 
 static int url_take_option(const char *url, const char *text, size_t len,
                            struct weir__region *region, bool given[OPTIONS], weir_error *err)
@@ -180,7 +192,7 @@ static int url_take_option(const char *url, const char *text, size_t len,
     if (i == OPTIONS || len == strlen(options[i].name))
         return weir__fail(err, WEIR_EURL, column,
                           "store address \"%s\", column %d: unknown option \"%.*s\": expected "
-                          "size=64m, large=12%%, full=deny, or mode=0660&group=NAME",
+                          "size=64m, large=12%%, full=deny, create=no, or mode=0660&group=NAME",
                           url, column, (int)len, text);
     if (given[i])
         return weir__fail(err, WEIR_EURL, column,
@@ -215,6 +227,10 @@ static int url_take_options(const char *url, const char *text, struct weir__regi
                           "store address \"%s\", column %d: mode=0660 and group=NAME need each "
                           "other; give both, like mode=0660&group=www-data, or none",
                           url, column);
+    if (region->present) { /* it is opened as it is */
+        region->size = 0;
+        region->large_percent = -1;
+    }
     return 0;
 }
 

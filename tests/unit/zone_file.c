@@ -281,6 +281,28 @@ static void test_wrong_things(void)
                  "not an ordinary file");
 }
 
+/* With create=no what is there is opened as it is, and nothing is made. */
+static void test_only_present(void)
+{
+    struct stat there;
+    unlink(path());
+    REFUSED(url("create=no"), WEIR_ESYSTEM, "there is no zone; check its name");
+    CHECK(access(path(), F_OK) != 0);
+    write_file("", 0, 0600);
+    REFUSED(url("create=no"), WEIR_EFOREIGN, "it is not a weir zone: it is empty");
+    CHECK(stat(path(), &there) == 0 && there.st_size == 0);
+    make();
+    weir_store *store = test_open(url("create=no&size=1m&large=10%"), &now);
+    CHECK_INT(test_info(store).size, 256 << 10);
+    CHECK_INT(test_info(store).keys, 300);
+    weir_store *beside = test_open(url("size=256k&create=yes"), &now);
+    weir_store_close(beside);
+    weir_store_close(store);
+    unlink(path());
+    weir_store_close(test_open(url("size=256k&create=yes"), &now));
+    CHECK(access(path(), F_OK) == 0);
+}
+
 /* ---- what becomes of it in use ---- */
 
 static void expect_gone(weir_store *store, const weir_limit *limit)
@@ -371,6 +393,7 @@ int main(void)
     test_newer_kind();
     test_permissions();
     test_wrong_things();
+    test_only_present();
     test_replaced(TEST_FILE);
     test_replaced(TEST_SHM);
     test_elsewhere();

@@ -154,6 +154,11 @@ static void test_addresses(void)
         {"file:z?mode=0660&group=no-such-group", 24, "there is no group \"no-such-group\""},
         {"file:z?mode=0660&group=-1", 24, "there is no group"},
         {"file:z?mode=0660&group=4294967295", 24, "there is no group"},
+        {"file:z?create=maybe", 15, "invalid create \"maybe\": expected no or yes"},
+        {"file:z?create=n", 15, "invalid create"},
+        {"file:z?create=yet", 15, "invalid create"},
+        {"file:z?create=on", 15, "invalid create"},
+        {"memory:64m?create=no", 12, "use shm: or file:"},
         {"memory:64m?mode=0660&group=0", 12, "use shm: or file:"},
         {NULL, 0, NULL},
     };

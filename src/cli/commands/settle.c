@@ -40,6 +40,7 @@ const struct cli_command cli_settle = {
     .name = "settle",
     .summary = "correct a charge when the real cost is known",
     .run = cli_request_run,
+    .looks = true,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_RECEIPT,
     .work = settle_work,
 };
@@ -87,6 +88,7 @@ const struct cli_command cli_renew = {
     .name = "renew",
     .summary = "start the time of a lease again",
     .run = cli_request_run,
+    .looks = true,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_LEASE,
     .work = renew_work,
 };
@@ -95,6 +97,7 @@ const struct cli_command cli_release = {
     .name = "release",
     .summary = "give the slots of a lease back",
     .run = cli_request_run,
+    .looks = true,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_LEASE,
     .work = release_work,
 };
@@ -122,5 +125,6 @@ const struct cli_command cli_reset = {
     .name = "reset",
     .summary = "forget a key under all its limits",
     .run = cli_request_run,
+    .looks = true,
     .work = reset_work,
 };

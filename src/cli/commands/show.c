@@ -107,7 +107,8 @@ static int show_work(const struct cli_call *call, const struct cli_request *requ
     if (count == 0) {
         printf("%s has no state\n", cli_show(request->key.data, request->key.len).text);
         if (!memchr(request->key.data, '{', request->key.len))
-            puts("Keys of policies are like POLICY/LIMIT/{customer=bob}; weir explain --server "
+            puts("Keys of client addresses are like ip:192.0.2.7 or ip:2001:db8:1:2::/64.\n"
+                 "Keys of policies are like POLICY/LIMIT/{customer=bob}; weir explain --server "
                  "and weir check --request name them.");
     }
     for (size_t i = 0; i < count; i++)
@@ -119,5 +120,6 @@ const struct cli_command cli_show_states = {
     .name = "show",
     .summary = "show every state of a key",
     .run = cli_request_run,
+    .looks = true,
     .work = show_work,
 };

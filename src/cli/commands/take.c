@@ -79,6 +79,7 @@ const struct cli_command cli_peek = {
     .name = "peek",
     .summary = "show what take would answer, without charging",
     .run = cli_request_run,
+    .looks = true,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_COST | CLI_TAKES_WAIT | CLI_TAKES_DETAIL,
     .work = peek_work,
 };

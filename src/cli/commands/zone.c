@@ -45,28 +45,6 @@ static int zone_address(const struct cli_call *call, const char *name, char *ret
     return CLI_OK;
 }
 
-/* Opening would create a missing or empty zone. This command must not. */
-static int zone_must_exist(const struct cli_call *call, const char *url)
-{
-    char path[URL_BYTES];
-    struct weir__buffer buffer = weir__buffer_over(path, sizeof path);
-    bool shared = zone_starts_with(url, "shm:");
-    const char *rest = strchr(url, ':') + 1;
-    weir__put(&buffer, rest, strcspn(rest, "?"));
-    struct stat status;
-    int fd = shared ? shm_open(path, O_RDONLY | O_CLOEXEC, 0)
-                    : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return cli_fail(call, CLI_FAILED, "cannot open %s: %s%s", cli_show_text(path).text,
-                        strerror(errno), errno == ENOENT ? "; there is no zone" : "");
-    bool empty = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0;
-    close(fd);
-    if (empty)
-        return cli_fail(call, CLI_FAILED, "%s is not a weir zone: it is empty",
-                        cli_show_text(path).text);
-    return CLI_OK;
-}
-
 /* ---- printing ---- */
 
 static double zone_share(uint64_t part, uint64_t all)
@@ -161,9 +139,7 @@ struct zone_task {
 static int zone_open_and(const struct cli_call *call, const struct zone_task *task, const char *url)
 {
     weir_store *store = NULL;
-    int code = zone_must_exist(call, url);
-    if (code == CLI_OK)
-        code = cli_open_store(call, url, &store);
+    int code = cli_open_store(call, url, &store);
     if (code == CLI_OK)
         code = task->dump ? cli_zone_dump(call, store, url)
                           : zone_look(call, store, url, task->check, task->json);
@@ -197,4 +173,5 @@ const struct cli_command cli_zone = {
     .name = "zone",
     .summary = "show what a zone contains, and whether it is sound; dump and load it",
     .run = cmd_zone,
+    .looks = true,
 };

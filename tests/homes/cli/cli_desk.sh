@@ -68,5 +68,8 @@ for command in $commands; do
     report "help: $command fits 80 columns" \
         "$(awk 'length > 80 { bad = 1 } END { print !bad }' <<<"$out")"
 done
+run show --help
+has "help: show --json has one unit of time" "all times are in microseconds" "$out"
+lacks "help: and only one" "times are in seconds" "$out"
 
 finish

@@ -103,6 +103,30 @@ refuses "a dump that is not there" 3 "$tmp/no.dump" zone "$tmp/zone2" --load "$t
 refuses "a dump that is another file" 2 "line 1" zone "$tmp/zone2" --load /etc/passwd
 refuses "--dump and --load at once" 2 "choose one" zone "$tmp/zone" --dump --load x
 refuses "a dump of no zone" 3 "$tmp/zone2" zone "$tmp/zone2" --dump
+
+# ---- a name that is mistyped: what only looks makes no zone ----
+: >"$tmp/nothing"
+chmod 600 "$tmp/nothing"
+looks() { # COMMAND ARGUMENTS
+    refuses "$1: a zone that is not there" 3 "$tmp/mistyped: there is no zone; check its name" "$@" --store "file:$tmp/mistyped?size=1m"
+    refuses "$1: shared memory that is not there" 3 "there is no zone" "$@" --store "shm:/weir-mistyped-$$"
+    refuses "$1: an empty file" 3 "$tmp/nothing: it is not a weir zone: it is empty" "$@" --store "file:$tmp/nothing"
+    HOME=$tmp/new XDG_STATE_HOME='' refuses "$1: the default zone, before the first take" 3 "there is no zone" "$@"
+    is "$1: makes nothing" "0 0" "$(find "$tmp/mistyped" "$tmp/new" "/dev/shm/weir-mistyped-$$" 2>/dev/null | wc -l) $(stat -c %s "$tmp/nothing")"
+}
+looks show k
+looks peek k "$limit"
+looks reset k
+looks settle k "$limit" "$("$WEIR" take k "$limit" --store "file:$tmp/zone" | sed -n 's/^receipt //p')" 0
+looks renew k "concurrent 2" 7
+looks release k "concurrent 2" 7
+is "the size of a zone that is looked at stays" "0 2097152" \
+    "$("$WEIR" show k --store "file:$tmp/zone?size=4m" >"$tmp/stderr"; echo "$? $(stat -c %s "$tmp/zone")")"
+refuses "an answer to create= that is not one" 2 'invalid create "maybe": expected no or yes' take k "$limit" --store "file:$tmp/zone?create=maybe"
+refuses "a take that must not make its zone" 3 "there is no zone" take k "$limit" --store "file:$tmp/mistyped?create=no"
+refuses "private memory is always made" 2 "no other process can open" take k "$limit" --store "memory:1m?create=no"
+exits "a path with create= in it" 3 show k --store "file:$tmp/create=yes"
+report "makes nothing either" "$([[ ! -e $tmp/create=yes ]] && echo 1)"
 chmod 400 "$tmp/zone"
 refuses "a read-only file" 3 "$tmp/zone" take k "$limit" --store "file:$tmp/zone"
 chmod 644 "$tmp/zone"
