@@ -46,7 +46,10 @@ def until(what, right):
 
 
 def is_free(key, limits=ONE):
-    return weir("peek", key, limits, *STORE)[0] == 0
+    code, _, error = weir("peek", key, limits, *STORE)
+    if code not in (0, 1) and "there is no zone" not in error:
+        raise RuntimeError(error)
+    return code != 1
 
 
 def alive(pid):
