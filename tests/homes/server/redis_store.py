@@ -108,7 +108,7 @@ def shown(check, server, what, whole):
         check.equal((states["token-bucket"]["count"], states["token-bucket"].get("remaining"), "limit" in states["concurrent"]),
                     (3, 5 if whole else None, whole), f"{what}: numbers of limits")
         check.equal(web.post("/v1/show", {"key": "k"}).json["states"][0]["spent"], 2, f"{what}: by POST")
-        for query, words in (({}, "key"), ({"key": "k", "limit": WINDOW}, "only a key"), ({"key": "k", "policy": "x"}, "only a key")):
+        for query, words in (({}, "key"), ({"key": "k", "limit": WINDOW}, "only the key"), ({"key": "k", "policy": "x"}, "only the key")):
             answer = web.get("/v1/show", **query)
             check(answer.status == 400 and words in answer.body.decode(), f"{what}: {query}: {answer.status} {answer.body}")
         check.equal(client.pipeline([("WEIR.SHOW",), ("WEIR.SHOW", "a", "b")])[1].args[0].split()[0], "ERR", f"{what}: arguments")
