@@ -10,7 +10,7 @@
  *      waits: while a worker that does not run holds it, the others ask Redis.
  *   2. If a worker dies, the master opens the locks that it held. What it was changing is noted
  *      before it is changed. Whoever gets the lock next empties that: its units are lost, and none
- *      is spent twice.
+ *      is spent twice. No pool begins in its place while units may be on their way back.
  *   3. Everything in the memory changes under the lock, except what is atomic.
  */
 #include "ngx_http_weir.h"
@@ -144,7 +144,9 @@ ngx_int_t ngx_http_weir_pools_declare(ngx_conf_t *cf, ngx_http_weir_store_t *sto
 
 /* ---- the lock ---- */
 
-/* Empties a pool that a death left half changed. Its serial fits no call that is in flight. */
+/* Empties a pool that a death left half changed. Its serial fits no call that is in flight. Units
+ * of it may be on their way back, and count as held until they have arrived: its place stays taken,
+ * by nobody. */
 static void pools_empty(ngx_http_weir_pools_memory_t *memory, struct weir__pool *pool)
 {
     int64_t most = weir__max(0, pool->most), lost = 0;
@@ -156,6 +158,8 @@ static void pools_empty(ngx_http_weir_pools_memory_t *memory, struct weir__pool 
         serial = pool->serial + INT32_MAX;
     ngx_memzero(pool, sizeof *pool);
     pool->serial = serial;
+    pool->returning = 1;
+    pool->returning_until_us = weir__boot_us() + WEIR__POOL_DOUBT_US;
 }
 
 static void pools_repair(ngx_http_weir_pools_t *pools)

@@ -8,8 +8,8 @@
  *
  * What holds:
  *   1. A request waits by its store's deadline at most. It asks for itself if another worker's
- *      slice has not come by half of it: that worker may have died, or may not run. So it does if
- *      it got nothing of some slices that came, because others were faster.
+ *      slice has not come by half of it: that worker may not run. So it does if it got nothing of
+ *      some slices that came, because others were faster. A call of a worker that has died is over.
  *   2. Requests that wait for a slice of this worker are told when it comes. For those of another
  *      worker the pool is looked at each millisecond.
  *   3. A query that changes a pool knows it by its tag and its call's serial. So an answer that
@@ -304,6 +304,8 @@ static void slices_spend(ngx_http_weir_slicer_t *slicer, const weir_request *req
         found->begins = weir__pool_ask(
             pool, &now, refill ? 0 : request->cost,
             now.now_us + slicer->store->url.deadline_us + NGX_HTTP_WEIR_LATE_US, &found->ask.call);
+    if (found->begins)
+        pool->asker = ngx_pid;
     if (found->spend == WEIR__SPEND_JOIN)
         found->ask.call.serial = pool->serial;
     if (found->spend == WEIR__SPEND_REFILL && !found->begins)
@@ -439,12 +441,36 @@ ngx_http_weir_store_t *ngx_http_weir_slices_store(const ngx_http_weir_join_t *jo
 
 /* ---- calls of other workers ---- */
 
-static bool slices_is_over(ngx_http_weir_pools_t *pools, const struct slices_call *call,
-                           int64_t now_us)
+/* Which workers have died, as far as one look has asked: many calls are of few workers. */
+struct slices_dead {
+    struct {
+        ngx_pid_t pid;
+        bool dead;
+    } known[8];
+};
+
+static bool slices_has_died(struct slices_dead *dead, ngx_pid_t pid)
 {
-    const struct weir__pool *pool = ngx_http_weir_pools_find(pools, call->ask.tag);
-    return !pool || pool->asked == 0 || pool->serial != call->ask.call.serial ||
-           now_us >= pool->asked_until_us;
+    size_t i = (size_t)pid % WEIR__COUNT(dead->known);
+    if (dead->known[i].pid != pid) {
+        dead->known[i].pid = pid;
+        dead->known[i].dead = kill(pid, 0) != 0 && ngx_errno == NGX_ESRCH;
+    }
+    return dead->known[i].dead;
+}
+
+/* Under the lock. What Redis grants to the dead is lost: another call may begin. */
+static bool slices_is_over(ngx_http_weir_pools_t *pools, const struct slices_call *call,
+                           int64_t now_us, struct slices_dead *dead)
+{
+    struct weir__pool *pool = ngx_http_weir_pools_find(pools, call->ask.tag);
+    if (!pool || pool->asked == 0 || pool->serial != call->ask.call.serial ||
+        now_us >= pool->asked_until_us)
+        return true;
+    if (!slices_has_died(dead, pool->asker))
+        return false;
+    weir__pool_lose(pool, &call->ask.call);
+    return true;
 }
 
 /* Those that are over are taken out, and those that nobody waits for any more. Their waiters go to
@@ -453,6 +479,7 @@ static void slices_look(ngx_http_weir_slicer_t *slicer, ngx_queue_t *over, ngx_q
 {
     bool locked = ngx_http_weir_pools_lock(slicer->pools);
     int64_t now_us = weir__boot_us();
+    struct slices_dead dead = {0};
     ngx_queue_t some;
     for (size_t i = 0; i < BUCKETS; i++) {
         ngx_queue_t *bucket = &slicer->calls[i], *next;
@@ -460,7 +487,8 @@ static void slices_look(ngx_http_weir_slicer_t *slicer, ngx_queue_t *over, ngx_q
             struct slices_call *call = ngx_queue_data(it, struct slices_call, link);
             next = ngx_queue_next(it);
             bool is_late = now_us >= call->patience_us || ngx_queue_empty(&call->waiters);
-            if (call->own || !(is_late || (locked && slices_is_over(slicer->pools, call, now_us))))
+            if (call->own ||
+                !(is_late || (locked && slices_is_over(slicer->pools, call, now_us, &dead))))
                 continue;
             calls_remove(slicer, call, &some);
             if (!ngx_queue_empty(&some)) {

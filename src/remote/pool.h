@@ -82,6 +82,7 @@ struct weir__pool {
     uint32_t serial; /* of that call */
     bool scarce;     /* Redis gave less than was asked for, the last time */
     bool queued;     /* for the slicer's own: somebody was told to refill it */
+    int32_t asker;   /* for the slicer's own: the process whose call that is */
     /* units on their way back: Redis has not said yet that it has them */
     int64_t returning;
     int64_t returning_until_us;

@@ -6,6 +6,7 @@
 Floods note when each request was sent and when its answer was there. A request may have been decided at any moment between: so a
 limit is exceeded if no choice of moments fits into it (`fits`).
 """
+import contextlib
 import heapq
 import pathlib
 import re
@@ -341,6 +342,92 @@ def test_dies_with_the_lock(check):
         flood.wait(600)
         judge(check, "died", flood.stop())
         check.equal(nginx.errors().count("a worker died while it changed"), 1, "once")
+
+
+class Gate(Proxy):
+    """While it is closed, replies wait in it."""
+
+    def __init__(self, port):
+        super().__init__(port)
+        self.opened = threading.Event()
+        self.opened.set()
+
+    def harm(self, sink, data):
+        self.opened.wait()
+        return False
+
+
+def test_asker_killed(check):
+    """A worker is killed while it asks for a slice: who waits for that slice in another worker does not wait for half of a deadline."""
+    checks.in_time(lambda _: kill_the_asker(check))
+
+
+def kill_the_asker(check):
+    with redis_server.Server(MODULE) as redis, Gate(redis.port) as gate, \
+            sliced(gate.port, "fixed-window 100k/366d", workers=2, life="5s", share="1%", peers=100) as nginx, \
+            contextlib.ExitStack() as stack:
+        nginx.allow(nginx_server.KILLED)
+        clients = {}
+        while len(clients) < 2:
+            client = stack.enter_context(nginx.client())
+            clients.setdefault(client.get("/info").json["worker"], client)
+        (asker, first), (_, other) = clients.items()
+
+        def is_local():
+            first.send(get("/?k=hot"))
+            return first.read().weir["local"] == "1"
+        check(poll(is_local), "slices are taken")
+        gate.opened.clear()
+
+        def has_to_wait():
+            first.send(get("/?k=hot"))
+            if not select.select([first.socket], [], [], 0.2)[0]:
+                return True
+            first.read()
+            return False
+        check(poll(has_to_wait), "the first worker waits for its slice")
+        other.send(get("/?k=hot"))
+        sent = time.monotonic()
+        check.equal(select.select([other.socket], [], [], 0.2)[0], [], "and so does the other")
+        nginx.send(signal.SIGKILL, asker)
+        gate.opened.set()
+        answer = other.read()
+        if time.monotonic() - sent > 4:  # the deadline is 10 s
+            return False
+        check.equal((answer.status, answer.weir["degraded"]), (200, "0"), "it passes, by a call of its own")
+        return check(nginx.wait_for(lambda: len(nginx.workers()) == 2), "there is a new worker") or True
+
+
+def test_dies_beside_a_return(check):
+    """A worker dies with the lock while units of that pool are on their way back: they count as held until they have arrived,
+    two seconds at most, and nothing is taken in their place."""
+    with redis_server.Server(MODULE) as redis, Gate(redis.port) as gate, \
+            sliced(gate.port, "fixed-window 100k/366d", workers=2, life="100ms") as nginx:
+        nginx.allow(nginx_server.KILLED)
+        nginx.allow("was locked by")
+
+        def is_local():
+            return nginx.get("/?k=a-key-to-be-found").weir["local"] == "1"
+
+        def is_on_its_way():
+            """Closes the gate while units are held, and waits until they leave."""
+            check(poll(is_local), "a slice")
+            gate.opened.clear()
+            closed = time.monotonic()
+            poll(lambda: slices(nginx)["units"] == 0)
+            if not is_settled(slices(nginx)):
+                return closed
+            gate.opened.set()
+            return None
+        closed = poll(is_on_its_way)
+        check(closed, "units are on their way")
+        victim = min(nginx.workers())
+        hold(check, nginx, victim, b"a-key-to-be-found")
+        nginx.send(signal.SIGKILL, victim)
+        gate.opened.set()
+        check(nginx.wait_for(lambda: "a worker died while it changed" in nginx.errors()), "it is noticed")
+        check(poll(is_local), "slices are taken again")
+        check(time.monotonic() - closed >= 2, "but not before the return has arrived")
 
 
 def test_reload(check):
