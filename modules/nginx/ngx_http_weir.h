@@ -5,7 +5,7 @@
  *          │
  *     request ─► handler.c ─► plan.c ─► decide.c ─► zones, at once       ─► handler.c: go on, wait,
  *                overload.c   slots.c      └─────► fleet.c: Redis, later ─┘       reject
- *                                          jobs.c  denied.c  slices.c  pools.c   │
+ *                                          jobs.c  denied.c  slices*.c pools.c   │
  *     answer  ◄─ rate.c (bandwidth) ◄── charge.c ◄── fields.c (and variables) ◄── context
  *
  * What holds:
@@ -496,9 +496,6 @@ void ngx_http_weir_pools_info(const ngx_http_weir_store_t *store, ngx_http_weir_
 
 /* ---- slices.c: a worker's part of them ---- */
 
-/* Begins in this worker. NULL: no memory. */
-ngx_http_weir_slicer_t *ngx_http_weir_slicer_make(ngx_http_weir_store_t *store);
-void ngx_http_weir_slicer_free(ngx_http_weir_slicer_t *slicer);
 /* NGX_OK: the answer is in the plan. NGX_AGAIN: ngx_http_weir_resume will be called. NGX_DECLINED:
  * Redis is to be asked for the plan itself. */
 ngx_int_t ngx_http_weir_slices_take(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *store,
@@ -513,6 +510,47 @@ int64_t ngx_http_weir_slices_withheld(ngx_http_weir_store_t *store, weir_key key
 void ngx_http_weir_slices_hear(ngx_http_weir_store_t *store, const ngx_http_weir_plan_t *plan);
 /* Something of this key was given back: denials of it are forgotten. */
 void ngx_http_weir_slices_forgive(ngx_http_weir_store_t *store, const weir_request *request);
+/* Those who waited for a slice: it has come, or has failed with that code. Empties the queue. */
+void ngx_http_weir_slices_wake(ngx_http_weir_slicer_t *slicer, ngx_queue_t *waiters, int code);
+
+/* ---- slices_calls.c: asking for slices ---- */
+
+#define NGX_HTTP_WEIR_CALL_BUCKETS 64
+
+/* A slice that was asked for, by this worker or by another. */
+typedef struct {
+    ngx_queue_t link; /* in its bucket */
+    ngx_queue_t waiters;
+    struct weir__slice_ask ask;
+    int64_t patience_us;         /* another worker's: until then it is waited for */
+    ngx_http_weir_job_t *answer; /* of our own that Redis has answered; the lock was not free yet */
+    bool own;
+} ngx_http_weir_call_t;
+
+struct ngx_http_weir_slicer_s {
+    ngx_http_weir_store_t *store;
+    ngx_http_weir_pools_t *pools;
+    ngx_queue_t calls[NGX_HTTP_WEIR_CALL_BUCKETS];
+    ngx_uint_t others;  /* calls of other workers */
+    ngx_uint_t waiters; /* of all calls */
+    ngx_event_t poll, tick;
+};
+
+/* Begins in this worker. NULL: no memory. */
+ngx_http_weir_slicer_t *ngx_http_weir_slicer_make(ngx_http_weir_store_t *store);
+void ngx_http_weir_slicer_free(ngx_http_weir_slicer_t *slicer);
+/* Asks for a slice, which is begun in the pool. NULL: that is not possible, and it is lost. */
+ngx_http_weir_call_t *ngx_http_weir_calls_begin(ngx_http_weir_slicer_t *slicer,
+                                                const struct weir__slice_ask *ask,
+                                                const weir_request *of);
+/* A call that is known here; and one of another worker's from now on. NULL: none, or no memory. */
+ngx_http_weir_call_t *ngx_http_weir_calls_find(ngx_http_weir_slicer_t *slicer,
+                                               const uint64_t tag[2], uint32_t serial);
+ngx_http_weir_call_t *ngx_http_weir_calls_add(ngx_http_weir_slicer_t *slicer,
+                                              const struct weir__slice_ask *ask, bool own);
+/* Looks soon what has become of those of other workers. */
+void ngx_http_weir_calls_poll(ngx_http_weir_slicer_t *slicer);
+
 /* ---- slices_keep.c: their slot, and what is given back ---- */
 
 /* How long after its deadline a query still counts. */

@@ -118,7 +118,7 @@ bool weir__slices_try(weir_store *store, const weir_request *request, weir_decis
 bool weir__slices_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
                        weir_decision *ret);
 
-/* ---- calls ---- */
+/* ---- jobs (slices_jobs.c), and what else happens to keys (slices_keys.c) ---- */
 
 /* weir__remote_do of a store that slices: answers from pools and remembered denials, asks for
  * slices, joins those who do, and sends the rest. No job makes another wait beyond its deadline. */
@@ -131,6 +131,47 @@ void weir__slices_withheld(struct weir__remote *remote, const weir_request *requ
 void weir__slices_forgive(struct weir__remote *remote, weir_key key, const weir_limit *limit);
 /* A key was reset: what is held of it is lost. */
 void weir__slices_reset(struct weir__remote *remote, weir_key key);
+
+/* ---- one step of a request, for slices_jobs.c ---- */
+
+/* What a request wants of its pool. */
+struct weir__slices_want {
+    uint64_t tag[2];
+    weir_key key;
+    const struct weir__rule *rule;
+    int64_t cost;
+};
+struct weir__slices_want weir__slices_want(const struct weir__slices *slices, weir_key key,
+                                           const struct weir__rule *rule, int64_t cost);
+/* Whether a request may be answered from a pool. */
+bool weir__slices_fits(const weir_request *request);
+
+enum weir__slices_step {
+    WEIR__SLICES_DONE,   /* it is answered */
+    WEIR__SLICES_REFILL, /* its caller asks for a slice */
+    WEIR__SLICES_JOIN,   /* another does */
+    WEIR__SLICES_SEND,   /* it goes to Redis by itself */
+};
+/* Spends, if it can, or asks for a slice for so long: *call is that call, or of the one to join its
+ * serial. `again`: the request was counted already. */
+enum weir__slices_step weir__slices_step(struct weir__slices *slices,
+                                         const struct weir__slices_want *want, bool again,
+                                         int64_t asks_us, struct weir__pool_call *call,
+                                         weir_decision *ret);
+/* Instead of a time. */
+#define WEIR__SLICES_SPEND 0  /* it does not ask for a slice */
+#define WEIR__SLICES_TRY (-1) /* nor does it count if it cannot spend: it will come again */
+
+/* Whether denials of these are remembered. */
+bool weir__slices_remembers(const weir_request *requests, size_t n);
+/* What is known of such a call. True: it is denied, *rows (may be NULL) and *ret say how. */
+bool weir__slices_recall(struct weir__slices *slices, const struct weir__denied_call *call,
+                         weir_decision *rows, weir_decision *ret);
+/* Redis has decided such a call, which was asked for then: notes a denial. */
+void weir__slices_note(struct weir__slices *slices, const struct weir__denied_call *call,
+                       const struct weir__job *job, int64_t asked_us);
+
+/* ---- calls for slices ---- */
 
 /* A call for a slice, outside of its pool's lock. */
 struct weir__slice_ask {
