@@ -1,5 +1,6 @@
 /*
- * Calls for slices, of this worker and of others: who waits for them, and what their answers change.
+ * Calls for slices, of this worker and of others: who waits for them, and what their answers
+ * change.
  *
  * What holds:
  *   1. Requests that wait for a slice of this worker are told when it comes. For those of another

@@ -1,5 +1,5 @@
-/* See slices.h. Jobs of a store that slices: each is answered here, asks for a slice, joins one that
- * another asks for, or goes to Redis by itself. */
+/* See slices.h. Jobs of a store that slices: each is answered here, asks for a slice, joins one
+ * that another asks for, or goes to Redis by itself. */
 #include "remote/slices.h"
 
 #include "remote/remote.h"
