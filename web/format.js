@@ -1,6 +1,6 @@
 /* Numbers and times as people read them. */
 
-import { t } from "./language.js";
+import { t, tag } from "./language.js";
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
@@ -58,6 +58,12 @@ export function time(seconds) {
     if (whole > 0 || shown.length > 0) shown.push([whole, unit]);
   }
   return shown.slice(0, 2).filter(([whole]) => whole > 0).map(([whole, unit]) => `${whole} ${t(unit)}`).join(" ");
+}
+
+/* "Dec 15, 2026, 16:00" by the reader's clock, or by that of a zone. */
+export function date(moment, timeZone) {
+  return new Intl.DateTimeFormat(tag(), { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit",
+    hourCycle: "h23", timeZone }).format(moment);
 }
 
 function digits(number) {

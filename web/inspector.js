@@ -3,7 +3,8 @@
 import { post, Refused, Unreachable } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
 import { count, time } from "./format.js";
-import { onLanguage, t, told } from "./language.js";
+import { onLanguage, t } from "./language.js";
+import { LimitRow } from "./limitrow.js";
 import { looking, onLive } from "./live.js";
 import { guessQuestion, readName } from "./names.js";
 import { limitOf, policyNames } from "./policies.js";
@@ -16,6 +17,7 @@ let mistaken = false; /* the form has a mistake; the last valid question is stil
 let rows = []; /* of the table, updated in place */
 let shape = "";
 let keys = new Map(); /* of the visible answer: what a reset can forget */
+let offered = keys; /* those that the dialog shows */
 let last = null; /* the visible answer */
 let wrong = null; /* the visible error */
 let done = () => ""; /* makes what the last action says */
@@ -177,38 +179,9 @@ function verdict(answer, cost) {
     : ["denied", t("wouldDeny", { what, time: time(answer.retry_after) })];
 }
 
-/* One limit: what it is, and below it its state. */
-class LimitRow {
-  constructor(limit) {
-    this.says = h("td", {});
-    this.left = h("span", { class: "num" });
-    this.bar = h("span", { class: "meter-bar" });
-    this.retry = h("td", { class: "num" });
-    this.reset = h("td", { class: "num" });
-    const key = limit.key ?? limit.key_base64 ?? asked.key ?? asked.key_base64;
-    this.element = h("tbody", {},
-      h("tr", {}, h("th", { scope: "rowgroup", colspan: 4 },
-        h("code", { class: "limit-code" }, limit.text),
-        h("span", { class: "limit-words" },
-          limit.policy ? `${limit.policy} / ${limit.name} ` : null,
-          limit.shadow ? [h("span", { class: "tag tag-shadow" }, t("shadow")), " "] : null,
-          t("keyWord").trimStart(), h("code", {}, key)),
-        h("span", { class: "limit-words quiet" }, told(limit.meaning || "")))),
-      h("tr", {},
-        h("td", { class: "left" }, this.left, h("span", { class: "meter", "aria-hidden": "true" }, this.bar)),
-        this.says, this.retry, this.reset));
-  }
-
-  show(limit) {
-    say(this.left, t("ofLimit", { n: count(limit.remaining), limit: count(limit.limit) }));
-    this.bar.style.width = `${limit.limit > 0 ? Math.min(100, (100 * limit.remaining) / limit.limit) : 0}%`;
-    const wait = limit.delay > 0 ? t("saysAfter", { time: time(limit.delay) }) : t("allowedWord");
-    say(this.says, limit.allowed ? wait : t(limit.shadow ? "saysShadow" : "deniedWord"));
-    this.says.className = `says ${limit.allowed ? (limit.delay > 0 ? "ink-waited" : "ink-allowed") : limit.shadow ? "ink-shadow" : "ink-denied"}`;
-    say(this.retry, limit.allowed ? "–" : time(limit.retry_after));
-    say(this.reset, limit.reset_after === 0 ? "–" : time(limit.reset_after));
-  }
-}
+/* What has the key of a limit: its row, or the question. */
+const keyed = (limit) => (limit.key !== undefined || limit.key_base64 !== undefined ? limit : asked);
+const nameOf = (limit) => keyed(limit).key_base64 ?? keyed(limit).key;
 
 function showAnswer(answer) {
   last = answer;
@@ -220,7 +193,7 @@ function showAnswer(answer) {
   const now = JSON.stringify([asked, limits.map((limit) => [limit.policy, limit.name, limit.key, limit.key_base64, limit.text])]);
   if (now !== shape) {
     shape = now;
-    rows = limits.map((limit) => new LimitRow(limit));
+    rows = limits.map((limit) => new LimitRow(limit, nameOf(limit)));
     const table = at("inspect-limits");
     for (const body of [...table.tBodies]) body.remove();
     table.append(...rows.map((row) => row.element));
@@ -249,14 +222,14 @@ async function ask(body) {
 
 /* ---- take and reset ---- */
 
-/* The keys of the visible answer, each once: {key} or {key_base64}, as the API expects them. */
+/* The keys of the visible answer, each once: what the API expects, {key} or {key_base64}, and the limits that count under it. */
 function keysOf(limits) {
   const found = new Map();
   for (const limit of limits) {
-    const source = limit.key !== undefined || limit.key_base64 !== undefined ? limit : asked;
-    const binary = source.key_base64 !== undefined;
-    const text = binary ? source.key_base64 : source.key;
-    found.set(text, binary ? { key_base64: text } : { key: text });
+    const text = nameOf(limit);
+    const body = keyed(limit).key_base64 !== undefined ? { key_base64: text } : { key: text };
+    if (!found.has(text)) found.set(text, { body, limits: [] });
+    found.get(text).limits.push(limit);
   }
   return found;
 }
@@ -286,22 +259,31 @@ async function take() {
   if (asked === body) await ask(body);
 }
 
-/* Which keys to reset: one of them may be shared by everybody. */
+/* Which keys to reset, and what they forget. Nothing is ticked before: one of them may be shared by all callers. */
 function confirmReset() {
   const dialog = at("reset-dialog");
-  fill(at("reset-keys"), [...keys.keys()].map((text) =>
-    h("li", { class: "check" }, h("label", {}, h("input", { type: "checkbox", value: text, checked: true }), h("code", {}, text)))));
+  offered = keys;
+  fill(at("reset-keys"), [...offered].map(([text, { limits }]) =>
+    h("li", { class: "check" }, h("label", {}, h("input", { type: "checkbox", value: text }), h("span", {}, h("code", {}, text),
+      limits.map((limit) => h("span", { class: "limit-words quiet" }, h("code", {}, limit.text), " ",
+        t("usedOf", { n: count(limit.limit - limit.remaining), limit: count(limit.limit) }))))))));
+  allowReset();
   dialog.returnValue = "";
   dialog.showModal();
 }
 
+const ticked = () => [...at("reset-keys").querySelectorAll("input:checked")].map((box) => offered.get(box.value).body);
+
+function allowReset() {
+  at("reset-now").disabled = ticked().length === 0;
+}
+
 async function reset() {
   const body = asked;
-  const chosen = [...at("reset-keys").querySelectorAll("input:checked")].map((box) => box.value);
   try {
     let there = false;
-    for (const text of chosen) there = (await post("v1/reset", keys.get(text))).reset || there;
-    showDone(chosen.length === 0 ? undefined : () => t(there ? "resetDone" : "resetNothing"));
+    for (const key of ticked()) there = (await post("v1/reset", key)).reset || there;
+    showDone(() => t(there ? "resetDone" : "resetNothing"));
     complain(null);
   } catch (error) {
     showDone();
@@ -372,6 +354,7 @@ export function startInspector() {
   form().addEventListener("change", (event) => event.target.name === "mode" && showMode());
   at("take").addEventListener("click", take);
   at("reset").addEventListener("click", confirmReset);
+  at("reset-keys").addEventListener("change", allowReset);
   at("reset-dialog").addEventListener("close", () => at("reset-dialog").returnValue === "reset" && reset());
   onLive(() => show());
   onLanguage(() => {

@@ -31,6 +31,7 @@ let language = remembered() ?? preferred();
 const listeners = [];
 
 export const spoken = () => language;
+export const tag = () => TAGS[language];
 
 /* A text of the table, with values for its {names}. */
 export function t(name, values) {

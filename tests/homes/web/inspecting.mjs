@@ -1,7 +1,7 @@
 /* The inspector: what it says is what the API says, and its two buttons do what they say. */
 import assert from "node:assert/strict";
 import { shot, text } from "./harness.mjs";
-import { until } from "./server.mjs";
+import { Server, until } from "./server.mjs";
 
 const REFUSED = [/status of 4\d\d/]; /* the browser's own line on an answer of that kind */
 
@@ -28,16 +28,22 @@ export async function inspecting(harness, server) {
     await shot(page, "inspector-denied");
 
     await page.getByRole("button", { name: "Reset…" }).click();
-    const dialog = page.getByRole("dialog", { name: "Reset these keys?" });
-    await dialog.getByRole("checkbox", { name: "login/{ip=198.51.100.7}" }).waitFor();
+    const dialog = page.getByRole("dialog", { name: "Which keys should start again?" });
+    const box = dialog.getByRole("checkbox", { name: "login/{ip=198.51.100.7}" });
+    await box.waitFor();
+    assert.equal(await box.isChecked(), false, "nothing is chosen for the reader");
+    assert.ok(await dialog.getByRole("button", { name: "Reset" }).isDisabled(), "nor can it be reset");
+    await dialog.getByText("fixed-window 5/h from-first used 5 of 5").waitFor();
     await dialog.getByRole("button", { name: "Cancel" }).click();
     assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, false);
     await page.getByRole("button", { name: "Reset…" }).click();
+    await box.check();
     await dialog.getByRole("button", { name: "Reset" }).click();
     await page.getByText("Reset done.").waitFor();
     await until(async () => (await left(page)) === "5 of 5", "all of it back");
     assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, true);
     await page.getByRole("button", { name: "Reset…" }).click();
+    await box.check();
     await dialog.getByRole("button", { name: "Reset" }).click();
     await page.getByText("Nothing to reset: there was no state.").waitFor();
     await server.post("v1/take", { attributes: { path: "/login", method: "POST", ip: "198.51.100.7" } });
@@ -87,7 +93,10 @@ export async function inspecting(harness, server) {
     for (let i = 0; i < 3; i++) await server.post("v1/take", { attributes });
     await page.goto(`${server.base}#inspector?attribute=path%3D%2Fshared&attribute=user%3Deve`);
     await page.getByRole("button", { name: "Reset…" }).click();
+    await page.getByRole("checkbox", { name: "shared/everybody/{all}" }).check();
     await page.getByRole("checkbox", { name: "shared/everybody/{all}" }).uncheck();
+    assert.ok(await page.getByRole("dialog").getByRole("button", { name: "Reset" }).isDisabled());
+    await page.getByRole("checkbox", { name: "shared/mine/{user=eve}" }).check();
     await page.getByRole("dialog").getByRole("button", { name: "Reset" }).click();
     await page.getByText("Reset done.").waitFor();
     const limits = (await server.post("v1/explain", { attributes })).body.limits;
@@ -104,4 +113,61 @@ export async function inspecting(harness, server) {
     await page.getByRole("button", { name: "Inspect" }).click();
     await page.getByRole("alert").filter({ hasText: "expected a rate like 10/s" }).waitFor();
   }, { open: "#inspector", expected: REFUSED });
+
+  await months(harness);
+}
+
+const MONTHS = `version: 1
+policies:
+  - name: tokens
+    match: by-name
+    key: customer
+    limits:
+      - {name: minute, limit: fixed-window 20k/m from-first}
+      - {name: month, limit: fixed-window 1m/month from 15 zone +08:00}
+`;
+
+/* What is used, and when the month ends: for a reader whose clock is not that of the limit, and also if nothing is used. */
+async function months(harness) {
+  const server = await Server.start({ policies: MONTHS, args: ["--test-clock"] });
+  const chinese = "UTC+08:00 2026年12月15日 00:00";
+  const readings = [
+    ["en-US", "Europe/Berlin", "light", 1280, "used 1,200 of", "28 d 4 h", "Starts again on Dec 14, 2026, 17:00 your time (Dec 15, 2026, 00:00 UTC+08:00)"],
+    ["en-US", "UTC", "dark", 390, "used 1,200 of", "28 d 4 h", "Starts again on Dec 14, 2026, 16:00 your time (Dec 15, 2026, 00:00 UTC+08:00)"],
+    ["zh-CN", "UTC", "dark", 1280, "已用 1,200 /", "28 天 4 小时", `重新计数：本地时间 2026年12月14日 16:00（${chinese}）`],
+    ["zh-CN", "America/New_York", "light", 390, "已用 1,200 /", "28 天 4 小时", `重新计数：本地时间 2026年12月14日 11:00（${chinese}）`],
+    ["zh-CN", "Asia/Shanghai", "dark", 390, "已用 1,200 /", "28 天 4 小时", `重新计数：${chinese}`],
+  ];
+  await fetch(`${server.base}v1/clock`, { method: "POST", headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ now: Date.parse("2026-11-16T12:00:00Z") / 1000 }) });
+  await server.post("v1/take", { policy: "tokens", key: "bob", cost: 1200 });
+  try {
+    for (const [locale, timezoneId, colorScheme, width, used, after, edge] of readings) {
+      await harness.test(`inspector: a month for ${locale} in ${timezoneId}, ${width} pixels`, server, async (page) => {
+        const month = page.locator("#inspect-limits tbody").filter({ hasText: "tokens / month" });
+        const shown = async () => [(await month.locator(".used").textContent()), (await month.locator("td").nth(3).textContent()),
+          (await month.locator(".edge").textContent())];
+        const picture = (name) => shot(page, `${name}-${locale}-${timezoneId.replace("/", "-")}-${width}-${colorScheme}`);
+        await month.waitFor();
+        assert.deepEqual(await shown(), [`${used} 1,000,000`, after, edge]);
+        const widest = await page.evaluate(() => Math.max(...["inspect-limits", "inspect-table"].map((id) => document.getElementById(id).getBoundingClientRect().right)));
+        assert.ok(widest <= width, `the table ends at ${widest}`);
+        await picture("month");
+        await page.locator("#reset").click();
+        await picture("month-reset");
+        await page.keyboard.press("Escape");
+        await page.goto(`${server.base}#inspector?policy=tokens&key=nobody`);
+        await month.getByText("nobody").waitFor();
+        assert.deepEqual(await shown(), [`${used.replace("1,200", "0")} 1,000,000`, "–", edge], "nothing is used, but the month ends");
+        await picture("month-unused");
+      }, { open: "#inspector?policy=tokens&key=bob", context: { locale, timezoneId, colorScheme, viewport: { width, height: 860 } } });
+    }
+    await harness.test("inspector: what charges is far from what resets", server, async (page) => {
+      await page.getByRole("button", { name: "Take one: charges the key" }).waitFor();
+      const [take, reset] = await page.evaluate(() => ["take", "reset"].map((id) => document.getElementById(id).getBoundingClientRect()));
+      assert.ok(reset.left - take.right > 100, `${take.right} to ${reset.left}`);
+    }, { open: "#inspector?policy=tokens&key=bob" });
+  } finally {
+    await server.close();
+  }
 }

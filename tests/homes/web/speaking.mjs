@@ -68,7 +68,7 @@ async function table(harness, server) {
   await harness.test("languages: every text has both", server, async (page) => {
     const texts = await page.evaluate(async () => (await import("/texts.js")).TEXTS);
     const places = (words) => (words.match(/\{\w+\}/g) || []).sort();
-    const same = new Set(["key", "keyWord", "otherLanguage", "countOf", "countOfShare", "ofLimit"]);
+    const same = new Set(["key", "keyWord", "otherLanguage", "countOf", "countOfShare", "ofLimit", "inZone"]);
     for (const [name, pair] of Object.entries(texts)) {
       assert.ok(pair.length === 2 && pair.every((words) => typeof words === "string" && words !== ""
         || name === "tickJoin"), `${name}: ${JSON.stringify(pair)}`);
