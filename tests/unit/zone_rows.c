@@ -82,7 +82,8 @@ static void test_many_large(enum weir_kind kind, int n)
     weir_store *store = test_open("memory:64m", &now);
     CHECK_INT(take_from(store, kind, 0, n), 0);
     CHECK(test_info(store).keys > 15000); /* in what the rows leave of the area */
-    CHECK_INT(forgotten(store, kind, n - 10, n, 1), 0);
+    /* Which go is drawn at random: of the last hundred one goes now and then, never many. */
+    CHECK(forgotten(store, kind, n - 100, n, 1) <= 10);
     test_sound(store);
     weir_store_close(store);
 }
