@@ -63,6 +63,17 @@ function denial(status, reason, fieldsOf, decision) {
 /** What a client sent makes no key. */
 class BadKey extends Error {}
 
+/** What a client or a proxy wrote as the client's address is not one: is the number of proxies right? */
+class BadAddress extends BadKey {}
+
+function ipKey(address) {
+    try {
+        return `ip:${addressKey(address)}`;
+    } catch (error) {
+        throw typeof address === "string" && address !== "" ? new BadAddress(error.message) : error; // without one the program is wrong
+    }
+}
+
 function checked(key) {
     if (typeof key !== "string" && !(key instanceof Uint8Array))
         throw new errors.EINVAL(`invalid key ${show(key)}: expected a text, or null where the rule does not apply`);
@@ -87,7 +98,7 @@ class Limiter {
         const given = optionsOf(options ?? null, "option", OPTIONS);
         const { style = "ietf", status = 429, onError = "deny", onDenied, skip } = given;
         this.store = store;
-        this.rules = rulesOf(given, (request) => `ip:${addressKey(ipOf(request))}`);
+        this.rules = rulesOf(given, (request) => ipKey(ipOf(request)));
         if (!STYLES.includes(style))
             throw new errors.EINVAL(`invalid style ${show(style)}: expected ${STYLES.join(", ")}`);
         this.style = style;
@@ -144,6 +155,8 @@ class Limiter {
     // onError: "allow" is for failures of the store. A store without room (full=deny) denies, so does one with too many calls in progress,
     // and a function that found no key or cost: who brings that about does not get through by it.
     #failed(error, byStore) {
+        if (error instanceof BadAddress)
+            this.#warn(error, false);
         if (error instanceof BadKey)
             return { pass: false, error, status: 400, type: PROBLEM, fields: [], body: JSON.stringify({ title: "Bad Request", status: 400, detail: error.message }) };
         const full = error?.code === "EFULL";

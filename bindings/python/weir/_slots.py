@@ -30,6 +30,11 @@ class Denied(Exception):
         super().__init__("never allowed" if decision.retry_after_us < 0 else f"denied, retry in {decision.retry_after_us / 1e6} s")
         self.decision = decision
 
+    def fields(self) -> List[Tuple[str, str]]:
+        """For the HTTP answer of a handler: Retry-After, unless it is never allowed."""
+        after = self.decision.retry_after_us
+        return [] if after < 0 else [("retry-after", str(max(1, -(-after // 1_000_000))))]
+
 
 class Due(NamedTuple):
     """When a slot is to be renewed. `turn` tells one hold of a slot from a later one."""

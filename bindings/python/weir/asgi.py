@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from typing import Any, Awaitable, Callable, Iterable, List, MutableMapping, Optional, Tuple
+from typing import Any, Awaitable, Callable, Iterable, List, MutableMapping, Optional, Tuple, Union
 
 from . import _async, _slots, _weir
 from ._store import AnyStore
-from .web import Answer, Asked, Exempt, Fields, Guard, NoAddress, Request, Rule, Rules, by_header, by_ip, everybody, refuse_others
+from .web import (Answer, Asked, BadAddress, Exempt, Fields, Guard, NoAddress, OnDenied, Request, Rule, Rules, by_header, by_ip, everybody,
+                  own_answer, own_fields, refuse_others)
 
 __all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
 Scope = MutableMapping[str, Any]
@@ -25,19 +27,25 @@ log = logging.getLogger("weir")
 class RateLimit:
     """Limits requests, and handshakes of WebSockets, before they reach the application.
 
-    The arguments are those of ``weir.wsgi.RateLimit``. The decision is in ``scope["weir.decision"]``.
+    The arguments are those of ``weir.wsgi.RateLimit``. ``on_denied`` may be ``async``; its applications are those of ASGI, such as a
+    ``JSONResponse``. The decision of a request that goes ahead is in ``scope["weir.decision"]``.
     """
 
-    def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", headers: str = "ietf",
-                 trusted_hops: int = 0, deny_status: int = 429, ipv4_prefix: int = 32, ipv6_prefix: int = 64,
-                 **others: Any) -> None:
+    def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", on_denied: OnDenied = None,
+                 headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
+                 ipv6_prefix: int = 64, **others: Any) -> None:
         refuse_others(others)
         self.app = app
-        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, headers=headers, trusted_hops=trusted_hops,
+        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, on_denied=on_denied, headers=headers, trusted_hops=trusted_hops,
                            deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = self.guard.ask(view(scope, self.guard)) if scope["type"] in ("http", "websocket") else None
+        request = view(scope, self.guard)
+        try:
+            asked = self.guard.ask(request) if scope["type"] in ("http", "websocket") else None
+        except BadAddress as error:
+            await say(self.guard.bad(error), scope, send)
+            return
         if asked is None:
             await self.app(scope, receive, send)
             return
@@ -53,7 +61,28 @@ class RateLimit:
         if decision.allowed:
             await self.go(asked, decision, scope, receive, send)
         else:
-            await say(self.guard.denied(asked, decision), scope, send)
+            await self.deny(request, self.guard.denied(asked, decision), decision, receive, send)
+
+    async def deny(self, request: Request, usual: Answer, decision: _weir.Decision, receive: Receive, send: Send) -> None:
+        try:
+            own = self.guard.on_denied(request, decision) if self.guard.on_denied else None
+            if inspect.isawaitable(own):
+                own = await own
+        except BadAddress as error:
+            await say(self.guard.bad(error), request.raw, send)
+            return
+        told = own_answer(usual, own)
+        if told is not None or request.raw["type"] == "websocket":
+            await say(told or usual, request.raw, send)
+            return
+        fields = encoded(own_fields(usual))
+
+        async def send_fields(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                status = usual.status if message["status"] == 200 else message["status"]
+                message = dict(message, status=status, headers=merged(message.get("headers") or [], fields))
+            await send(message)
+        await own(request.raw, receive, send_fields)
 
     async def take(self, asked: Asked) -> _weir.Decision:
         """Where another thread asks, and the client goes away meanwhile, slots are given back."""
@@ -101,7 +130,8 @@ def view(scope: Scope, guard: Guard) -> Request:
         found = [value for key, value in scope.get("headers") or [] if key.lower() == wanted]
         return b",".join(found).decode("latin-1") if found else None
     peer = scope.get("client")
-    return Request(scope.get("method", "GET"), scope.get("path", ""), peer[0] if peer and peer[0] else None, scope, field, guard)
+    return Request(scope.get("method", "GET"), scope.get("path", ""), peer[0] if peer and peer[0] else None, peer[1] if peer else None, scope,
+                   field, guard)
 
 
 def encoded(fields: Fields) -> List[Tuple[bytes, bytes]]:

@@ -5,6 +5,8 @@ A request is charged under all rules that apply to it, or under none. The words 
 """
 from __future__ import annotations
 
+import difflib
+import http
 import ipaddress
 import json
 import logging
@@ -29,16 +31,25 @@ class NoAddress(RuntimeError):
     """The server does not tell the client's address, as behind a Unix socket: set trusted_hops, or use another key."""
 
 
+class BadAddress(NoAddress):
+    """X-Forwarded-For says who the client is, but not as it should. A client can bring that about: the answer is 400."""
+
+    def __init__(self, message: str, detail: str) -> None:
+        super().__init__(message)
+        self.detail = detail  # for the client
+
+
 # ---- requests ----
 
 class Request:
-    """What rules see of a request. ``raw`` is WSGI's environ or ASGI's scope."""
+    """What rules see of a request. ``raw`` is WSGI's environ or ASGI's scope. ``port`` is the peer's; 0: the server has put another
+    address in its place."""
 
-    __slots__ = ("method", "path", "peer", "raw", "fields", "guard")
+    __slots__ = ("method", "path", "peer", "port", "raw", "fields", "guard")
 
-    def __init__(self, method: str, path: str, peer: Optional[str], raw: Any, fields: Callable[[str], Optional[str]],
-                 guard: Guard) -> None:
-        self.method, self.path, self.peer, self.raw, self.fields, self.guard = method, path, peer, raw, fields, guard
+    def __init__(self, method: str, path: str, peer: Optional[str], port: Optional[int], raw: Any,
+                 fields: Callable[[str], Optional[str]], guard: Guard) -> None:
+        self.method, self.path, self.peer, self.port, self.raw, self.fields, self.guard = method, path, peer, port, raw, fields, guard
 
     def header(self, name: str) -> Optional[str]:
         """A header field by its name, in any case; None: there is none."""
@@ -47,12 +58,30 @@ class Request:
     @property
     def ip(self) -> str:
         """The client's address, or its network: IPv6 counts by /64. X-Forwarded-For is read only with trusted_hops."""
-        return self.guard.network(client(self.peer, self.header("x-forwarded-for"), self.guard.trusted_hops))
+        forwarded, hops = self.header("x-forwarded-for"), self.guard.trusted_hops
+        if hops == 0 and self.port == 0 and forwarded is not None:
+            raise BadAddress(REPLACED, "X-Forwarded-For is not accepted here")
+        found = client(self.peer, forwarded, 0 if hops == SERVER else int(hops))
+        try:
+            return self.guard.network(found)
+        except ValueError:
+            if found == self.peer and self.port != 0:
+                raise NoAddress(f"the server says that the client's address is {found!r}, which is not an address") from None
+            raise BadAddress(f"X-Forwarded-For: {found!r} is not an address: is trusted_hops the number of proxies?",
+                             "an entry of X-Forwarded-For is not an address") from None
+
+
+SERVER = "server"  # trusted_hops: the server knows who the client is
+# uvicorn does so for the peers of --forwarded-allow-ips, and leaves no trace of theirs. With * every client can choose its address.
+REPLACED = ("the server has put an address of X-Forwarded-For in the place of the client's: set trusted_hops to the number of proxies, or start "
+            "uvicorn with --no-proxy-headers")
 
 
 def client(peer: Optional[str], forwarded: Optional[str], hops: int) -> str:
     """The address that the outermost trusted proxy saw. Each of `hops` proxies has added what it saw to the field's end."""
     seen = [part.strip() for part in (forwarded or "")[-MOST_FIELD:].split(",") if part.strip()] if hops else []
+    if not peer and not seen and hops:
+        raise NoAddress(f"X-Forwarded-For is missing: the last of the {hops} proxies that trusted_hops speaks of must send it")
     if not peer and not seen:
         raise NoAddress("the server does not tell the client's address: set trusted_hops, or use another key than the address")
     if not peer:
@@ -62,16 +91,13 @@ def client(peer: Optional[str], forwarded: Optional[str], hops: int) -> str:
 
 
 def parse_address(text: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address]:
-    """Of an address with or without a port."""
+    """Of an address with or without a port; or a ValueError."""
     plain = text
     if plain.startswith("["):
         plain = plain[1:].partition("]")[0]
     elif plain.count(":") == 1:
         plain = plain.partition(":")[0]
-    try:
-        address = ipaddress.ip_address(plain.partition("%")[0])
-    except ValueError:
-        raise NoAddress(f"{text!r} is not the address of a client: is trusted_hops the number of proxies?") from None
+    address = ipaddress.ip_address(plain.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return mapped if mapped is not None else address
 
@@ -155,12 +181,17 @@ def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
 
 # ---- deciding ----
 
+OPTIONS = ("exempt", "on_error", "on_denied", "headers", "trusted_hops", "deny_status", "ipv4_prefix", "ipv6_prefix")
+
+
 def refuse_others(others: Any) -> None:
     """Arguments that the middleware does not have."""
     for name in others:
         if name in Rule._fields:
             raise TypeError(f"{name}= belongs to a rule: RateLimit(app, store, Rule(\"…\", {name}=…))")
-        raise TypeError(f"RateLimit() got an unexpected keyword argument {name!r}")
+        meant = difflib.get_close_matches(name, OPTIONS, 1)
+        hint = f": did you mean {meant[0]}?" if meant else f": there are {', '.join(OPTIONS)}"
+        raise TypeError(f"RateLimit() got an unexpected keyword argument {name!r}{hint}")
 
 
 class Asked(NamedTuple):
@@ -177,24 +208,30 @@ class Answer(NamedTuple):
     body: bytes
 
 
+OnDenied = Optional[Callable[[Request, _weir.Decision], Any]]
+
+
 class Guard:
     """The rules of a middleware, and what it answers."""
 
-    def __init__(self, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", headers: str = "ietf",
-                 trusted_hops: int = 0, deny_status: int = 429, ipv4_prefix: int = 32, ipv6_prefix: int = 64) -> None:
+    def __init__(self, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", on_denied: OnDenied = None,
+                 headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
+                 ipv6_prefix: int = 64) -> None:
         if on_error not in ("deny", "allow"):
             raise ValueError(f'invalid on_error "{on_error}": expected deny or allow')
         if headers not in ("ietf", "ietf-06", "x-ratelimit", "openai", "off"):
             raise ValueError(f'invalid headers "{headers}": expected ietf, ietf-06, x-ratelimit, openai or off')
-        if not isinstance(trusted_hops, int) or not 0 <= trusted_hops <= 100:
-            raise ValueError(f"invalid trusted_hops {trusted_hops}: expected the number of proxies, 0 to 100")
+        if trusted_hops != SERVER and not (isinstance(trusted_hops, int) and 0 <= trusted_hops <= 100):
+            raise ValueError(f'invalid trusted_hops {trusted_hops!r}: expected the number of proxies, 0 to 100, or "server"')
+        if on_denied is not None and not callable(on_denied):
+            raise TypeError(f"on_denied must be a function of the request and the decision, not {type(on_denied).__name__}")
         if not 400 <= deny_status <= 599:
             raise ValueError(f"invalid deny_status {deny_status}: expected 400 to 599")
         if not (1 <= ipv4_prefix <= 32 and 1 <= ipv6_prefix <= 128):
             raise ValueError("invalid prefix: expected ipv4_prefix 1 to 32, ipv6_prefix 1 to 128")
         self.store = as_store(store)
         self.rules = [rule._replace(limit=self.store.limit(rule.limit)) for rule in as_rules(rules)]
-        self.exempt, self.on_error, self.headers = as_exempt(exempt), on_error, headers
+        self.exempt, self.on_error, self.on_denied, self.headers = as_exempt(exempt), on_error, on_denied, headers
         self.trusted_hops, self.deny_status, self.prefixes = trusted_hops, deny_status, {4: ipv4_prefix, 6: ipv6_prefix}
         self.told = 0.0
         self.check_rules()
@@ -258,6 +295,17 @@ class Guard:
             "reset_after": decision.reset_after_us / 1e6, "binding": decision.binding}
         return self.refused("limit", self.fields(asked, decision), told)
 
+    def bad(self, error: BadAddress) -> Answer:
+        self.warn("weir: a request is refused: %s", error)
+        return bad_request(error.detail)
+
+    def warn(self, text: str, *words: object) -> None:
+        """At most once per second."""
+        now = time.monotonic()
+        if now - self.told > 1.0:
+            self.told = now
+            log.warning(text, *words)
+
     def refused(self, reason: str, fields: Fields, told: Mapping[str, Any]) -> Answer:
         title = "Too Many Requests" if self.deny_status == 429 else "Denied"
         body = json.dumps({"type": QUOTA_EXCEEDED, "title": title, "status": self.deny_status, "reason": reason, **told}).encode()
@@ -267,14 +315,10 @@ class Guard:
         """What a failure of the store becomes; None: the request goes ahead. Mistakes of the program are raised."""
         # A client can send what makes no key: that never opens the door.
         if isinstance(error, UnicodeEncodeError) or not all(is_key(key) for key, _, _ in asked.requests):
-            body = json.dumps({"title": "Bad Request", "status": 400, "detail": "the request has no valid key"}).encode()
-            return answer(400, [], body)
+            return bad_request("the request has no valid key")
         if not isinstance(error, STORE_FAILED):
             raise error
-        now = time.monotonic()
-        if now - self.told > 1.0:
-            self.told = now
-            log.warning("weir: the store failed, requests are %s: %s", "denied" if self.on_error == "deny" else "let through", error)
+        self.warn("weir: the store failed, requests are %s: %s", "denied" if self.on_error == "deny" else "let through", error)
         if self.on_error == "allow" and not isinstance(error, _weir.EFULL):  # who fills the store does not get through by it
             return None
         reason = "full" if isinstance(error, _weir.EFULL) else "closed"
@@ -282,6 +326,34 @@ class Guard:
         return self.refused(reason, fields, {})
 
 
-def answer(status: int, fields: Fields, body: bytes) -> Answer:
-    return Answer(status, [*fields, ("cache-control", "no-store"), ("content-type", "application/problem+json"),
-                           ("content-length", str(len(body)))], body)
+def answer(status: int, fields: Fields, body: bytes, kind: str = "application/problem+json") -> Answer:
+    return Answer(status, [*fields, ("cache-control", "no-store"), ("content-type", kind), ("content-length", str(len(body)))], body)
+
+
+def bad_request(detail: str) -> Answer:
+    return answer(400, [], json.dumps({"title": "Bad Request", "status": 400, "detail": detail}).encode())
+
+
+# ---- what on_denied answers ----
+
+def own_answer(usual: Answer, own: Any) -> Optional[Answer]:
+    """Of None, the usual answer; of a dict, its JSON with the usual fields. None: it is an application, which answers by itself."""
+    if own is None:
+        return usual
+    if isinstance(own, dict):
+        return answer(usual.status, usual.fields[:-3], json.dumps(own).encode(), "application/json")
+    if not callable(own):
+        raise TypeError(f"on_denied returned {own!r}: expected None, a dict, or an application, as a response of Flask or Starlette is")
+    return None
+
+
+def own_fields(usual: Answer) -> Fields:
+    """What an application's own answer has as well."""
+    return usual.fields[:-2]  # not the type and length of the usual body
+
+
+def phrase_of(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return "Denied"

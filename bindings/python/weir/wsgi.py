@@ -5,14 +5,14 @@
 """
 from __future__ import annotations
 
-import http
 import logging
 import time
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Union
 
 from . import _slots, _weir
 from ._store import AnyStore
-from .web import Answer, Asked, Exempt, Fields, Guard, NoAddress, Request, Rule, Rules, by_header, by_ip, everybody, refuse_others
+from .web import (Answer, Asked, BadAddress, Exempt, Fields, Guard, NoAddress, OnDenied, Request, Rule, Rules, by_header, by_ip, everybody,
+                  own_answer, own_fields, phrase_of, refuse_others)
 
 __all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
 App = Callable[..., Iterable[bytes]]
@@ -53,19 +53,25 @@ class RateLimit:
     """Limits requests before they reach the application.
 
     ``rules`` is a limit, a ``Rule`` or a list of them. ``exempt`` is a function or a list of paths. ``on_error`` says what
-    happens if the store fails: "deny" or "allow". The decision is in ``environ["weir.decision"]``.
+    happens if the store fails: "deny" or "allow". ``on_denied(request, decision)`` is told of each denial; it returns None for the
+    usual answer, a dict for a JSON of its own, or a WSGI application such as a ``flask.Response``. The decision of a request that
+    goes ahead is in ``environ["weir.decision"]``.
     """
 
-    def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", headers: str = "ietf",
-                 trusted_hops: int = 0, deny_status: int = 429, ipv4_prefix: int = 32, ipv6_prefix: int = 64,
-                 **others: Any) -> None:
+    def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", on_denied: OnDenied = None,
+                 headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
+                 ipv6_prefix: int = 64, **others: Any) -> None:
         refuse_others(others)
         self.app = app
-        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, headers=headers, trusted_hops=trusted_hops,
+        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, on_denied=on_denied, headers=headers, trusted_hops=trusted_hops,
                            deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
-        asked = self.guard.ask(view(environ, self.guard))
+        request = view(environ, self.guard)
+        try:
+            asked = self.guard.ask(request)
+        except BadAddress as error:
+            return say(self.guard.bad(error), environ, start_response)
         if asked is None:
             return self.app(environ, start_response)
         try:
@@ -74,8 +80,19 @@ class RateLimit:
             refused = self.guard.failed(asked, error)
             return self.app(environ, start_response) if refused is None else say(refused, environ, start_response)
         if not decision.allowed:
-            return say(self.guard.denied(asked, decision), environ, start_response)
+            return self.deny(request, self.guard.denied(asked, decision), decision, start_response)
         return self.go(asked, decision, environ, start_response)
+
+    def deny(self, request: Request, usual: Answer, decision: _weir.Decision, start_response: Any) -> Iterable[bytes]:
+        try:
+            own = self.guard.on_denied(request, decision) if self.guard.on_denied else None
+        except BadAddress as error:
+            return say(self.guard.bad(error), request.raw, start_response)
+        told = own_answer(usual, own)
+        if told is not None:
+            return say(told, request.raw, start_response)
+        answered: Iterable[bytes] = own(request.raw, starter(start_response, own_fields(usual), usual.status))
+        return answered
 
     def go(self, asked: Asked, decision: _weir.Decision, environ: Any, start_response: Any) -> Iterable[bytes]:
         environ["weir.decision"] = decision
@@ -99,22 +116,20 @@ def view(environ: Any, guard: Guard) -> Request:
         word = name.upper().replace("-", "_")
         found = environ.get(word if word in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{word}")
         return None if found is None else str(found)
-    return Request(environ.get("REQUEST_METHOD", "GET"), environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR") or None, environ, field,
-                   guard)
+    return Request(environ.get("REQUEST_METHOD", "GET"), environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR") or None, None, environ,
+                   field, guard)
 
 
-def starter(start_response: Any, fields: Fields) -> Any:
+def starter(start_response: Any, fields: Fields, instead_of_ok: int = 200) -> Any:
     """start_response with the fields; those that the application has set stay as they are."""
     def start(status: str, headers: List[Tuple[str, str]], *more: Any) -> Any:
         names = {name.lower() for name, _ in headers}
+        if instead_of_ok != 200 and status.startswith("200"):
+            status = f"{instead_of_ok} {phrase_of(instead_of_ok)}"
         return start_response(status, [*headers, *(field for field in fields if field[0] not in names)], *more)
     return start
 
 
 def say(answer: Answer, environ: Any, start_response: Any) -> Iterable[bytes]:
-    try:
-        phrase = http.HTTPStatus(answer.status).phrase
-    except ValueError:
-        phrase = "Denied"
-    start_response(f"{answer.status} {phrase}", answer.fields)
+    start_response(f"{answer.status} {phrase_of(answer.status)}", answer.fields)
     return [] if environ.get("REQUEST_METHOD") == "HEAD" else [answer.body]

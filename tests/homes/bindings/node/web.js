@@ -146,12 +146,14 @@ async function noWayAround() {
         for (const path of ["/key", "/throws", "/rejects", "/cost?n=x", "/cost?n=-1", "/cost?n=1.5", "/cost?n=1"])
             seen.push((await get(path)).status);
         same(seen, [429, 429, 429, 429, 429, 429, 200], "no key, no cost, no way");
-        same((await get("/address", { headers: { "x-forwarded-for": "nobody" } })).status, 429, "an address that is none");
+        const nobody = await get("/address", { headers: { "x-forwarded-for": "nobody" } });
+        same([nobody.status, JSON.parse(nobody.body).detail], [400, "invalid address \"nobody\": expected an IPv4 or IPv6 address"], "an address that is none");
         await get("/denied");
         same([(await get("/denied")).body, (await get("/failed")).body], ["of onDenied", "of onError"], "what async functions throw reaches Express");
     });
     process.off("warning", warned);
-    same(warnings.filter((text) => text.startsWith("WeirWarning: requests are denied without a decision: invalid cost NaN")).length, 1, "warned, once in a while");
+    for (const why of ["invalid cost NaN", "invalid address \"nobody\""])
+        same(warnings.filter((text) => text.startsWith(`WeirWarning: requests are denied without a decision: ${why}`)).length, 1, `warned, once in a while: ${why}`);
 }
 
 // More requests at once than a store has calls: they do not get through by that.
