@@ -36,7 +36,7 @@ LOADS = {
     "nginx: faults": 0.4, "nginx: overload": 0.3, "nginx: edges": 0.2, "nginx: limits": 0.3, "nginx: slices": 0.4,
     "bindings: node_waits": 0.3, "bindings: node_cluster": 2.0,
     "bindings: lua_exact": 2.0, "bindings: lua_limit": 0.3,
-    "bindings: python_slots": 0.2, "bindings: python_web": 0.4, "bindings: python_workers": 1.5,
+    "bindings: python_slots": 0.2, "bindings: python_web": 0.4, "bindings: python_denials": 0.5, "bindings: python_workers": 1.5,
     "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4, "redis: store_slices": 0.2,
     "redis: store_waits": 0.1, "redis: lua_function": 0.1, "server: redis_store": 0.1, "server: redis_outages": 0.2, "server: zone_held": 0.1,
     "server: grpc_envoy": 0.3, "server: under_way": 0.4, "desk: reading": 0.3, "fuzz: connections, 10 s": 0.3,

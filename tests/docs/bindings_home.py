@@ -3,7 +3,7 @@
 They run without a server (`js redis local`: with a redis-server), in the page's folder, where the language finds the binding as this build has made it, and the
 loader finds libweir.so.0. With file=NAME a block is only written to that file of the page, for the blocks behind it.
 Zones in shared memory that a page calls /readme… get names of their own, and go at the end. What a page calls port 8000 is a
-free one, and `gunicorn` of a shell block is Debian's.
+free one, and `python -m gunicorn` of a shell block is Debian's.
 A binding adds its line to ENVIRONMENTS: what it adds to the environment.
 
 Lua runs in a real nginx (lua_nginx.py), where `weir` is resty.weir; with dicts=NAME there is such a lua_shared_dict. With
@@ -19,7 +19,7 @@ import types
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-GUNICORN = 'gunicorn() { exec /usr/bin/python3 -m gunicorn --log-level critical "$@"; }\n'
+GUNICORN = 'python() { exec /usr/bin/python3 "$@" --log-level critical; }\n'
 RUNNERS = {"python": (["/usr/bin/python3", "-B"], "py"), "js": (["node"], "mjs"), "sh": (["sh"], "sh")}
 
 
