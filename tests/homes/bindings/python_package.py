@@ -16,7 +16,7 @@ from lib import bindings, build, checks  # noqa: E402
 USES = """
 import asyncio
 import datetime
-from typing import List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 import weir
 import weir.asgi
 import weir.limits
@@ -44,6 +44,20 @@ async def main() -> weir.Decision:
 def send(name: str) -> int:
     return len(name)
 
+def told(request: weir.wsgi.Request, decision: weir.Decision) -> Optional[Dict[str, str]]:
+    return {"ip": request.ip} if decision.remaining else None
+
+async def told_later(request: weir.asgi.Request, decision: weir.Decision) -> None:
+    print(request.path)
+
+def plain(environ: Dict[str, str], start_response: Callable[..., object]) -> List[bytes]:
+    return []
+
+async def later(scope: weir.asgi.Scope, receive: weir.asgi.Receive, send: weir.asgi.Send) -> None:
+    pass
+
+guards = weir.wsgi.RateLimit(plain, store, "fixed-window 5/h", on_denied=told), weir.asgi.RateLimit(later, store, "fixed-window 5/h", on_denied=told_later,
+                                                                                                   trusted_hops="server")
 number: int = send("ann")
 asyncio.run(main())
 """
