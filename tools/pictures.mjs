@@ -190,7 +190,7 @@ async function suggest() {
     const page = path.join(folder, "report.html");
     execFileSync(weir, ["suggest", "--report", page, "examples/access.log.gz"], { cwd: root });
     for (const theme of ["light", "dark"]) {
-      const view = await browser.newPage({ viewport: { width: 1000, height: 770 }, colorScheme: theme, deviceScaleFactor: 1 });
+      const view = await browser.newPage({ viewport: { width: 1000, height: 840 }, colorScheme: theme, deviceScaleFactor: 1 });
       await view.goto(`file://${page}`);
       await view.screenshot({ path: path.join(images, `suggest-${theme}.png`) });
     }

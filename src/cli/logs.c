@@ -1,6 +1,8 @@
 /* Which logs to read, and how: see logs.h. */
 #include "cli/logs.h"
 
+#include "policy/view.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -68,6 +70,31 @@ int cli_logs_check_report(const struct cli_call *call, const struct cli_logs *lo
     return CLI_OK;
 }
 
+int cli_logs_check_spare(const struct cli_call *call, const struct cli_list *spare)
+{
+    for (size_t i = 0; i < spare->count; i++) {
+        const char *text = spare->texts[i], *slash = strrchr(text, '/');
+        struct weir__network network;
+        struct weir__address address;
+        const char *wrong = weir__network_read(text, strlen(text), &network);
+        bool meant = slash && weir__address_read(text, (size_t)(slash - text), &address);
+        if (!*text || (wrong && meant))
+            return cli_fail(call, CLI_USAGE,
+                            "invalid --spare \"%s\": %s; expected a key, or a network like "
+                            "10.0.0.0/8",
+                            cli_show_text(text).text, *text ? wrong : "it is empty");
+    }
+    return CLI_OK;
+}
+
+int cli_logs_fail_spare(const struct cli_call *call, const char *word)
+{
+    return cli_fail(call, CLI_USAGE,
+                    "invalid --spare \"%s\": no key of the log is like this; expected a key as "
+                    "the log has it, or a network like 10.0.0.0/8",
+                    cli_show_text(word).text);
+}
+
 /* ---- after reading ---- */
 
 struct cli_shown cli_logs_name(const char *path)
@@ -78,6 +105,12 @@ struct cli_shown cli_logs_name(const char *path)
 int cli_logs_check_readable(const struct cli_call *call, const struct desk_facts *facts)
 {
     const struct desk_example *first = &facts->examples[0];
+    if (facts->unseen_field)
+        return cli_fail(call, CLI_USAGE, "invalid --field \"%s\": no line of the log has %s%s%s",
+                        cli_show_text(facts->unseen_field).text,
+                        cli_show_text(strchr(facts->unseen_field, '=') + 1).text,
+                        facts->names[0] ? "; the first line has " : "",
+                        cli_show_text(facts->names).text);
     if (facts->lines == 0 || facts->unreadable < facts->lines)
         return CLI_OK;
     return cli_fail(call, CLI_USAGE, "%s:%" PRId64 ": no line can be read; the first: %s: %s",

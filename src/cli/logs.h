@@ -35,6 +35,11 @@ int cli_logs_read(const struct cli_call *call, struct cli_logs *logs);
 int cli_logs_check_report(const struct cli_call *call, const struct cli_logs *logs,
                           const char *path);
 
+/* Words of --spare: keys or networks. */
+int cli_logs_check_spare(const struct cli_call *call, const struct cli_list *spare);
+/* No key of the log is like this word. Returns the exit code. */
+int cli_logs_fail_spare(const struct cli_call *call, const char *word);
+
 /* ---- after reading ---- */
 
 /* An error if there are lines, but none can be read. */

@@ -1,6 +1,8 @@
 /* What was read of logs, and what could not be read. */
 #include "cli/logs.h"
 
+#include "desk/fields.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -45,16 +47,29 @@ static void logs_print_counts(FILE *to, const struct desk_facts *facts)
     }
 }
 
-/* No line has the key: most likely a field has a name that is not known. */
-static void logs_print_names(FILE *to, const struct desk_facts *facts)
+/* No line has what --where asks for, or the key: most likely a field has a name that is not
+ * known. */
+static void logs_print_names(const struct desk_facts *facts)
 {
-    const char *names = facts->keyless_names;
-    if (facts->arrivals > 0 || facts->keyless == 0 || !names[0])
+    const char *where = facts->unseen_where;
+    bool keyless = facts->arrivals == 0 && facts->keyless > 0;
+    size_t len = where ? strcspn(where, "!=") : 0;
+    if (!where && !keyless)
         return;
-    fprintf(to,
-            "    the first of them has the fields %s;\n"
-            "    --field ip=NAME says which one is the address, --key which one is the key\n",
-            cli_show(names, strlen(names)).text);
+    if (where)
+        printf("    no line has %s, so --where %s says nothing\n", cli_show(where, len).text,
+               cli_show_text(where).text);
+    if (facts->names[0]) {
+        fputs("    the first line has the fields ", stdout);
+        cli_print_masked(facts->names, strlen(facts->names));
+        fputs(";\n", stdout);
+    }
+    if (where && desk_slot_of_word((struct weir__span){where, len}) != DESK_NO_SLOT)
+        printf("    --field %s=NAME says which one it is\n", cli_show(where, len).text);
+    else if (where)
+        puts("    --where can name one that lines have");
+    else if (facts->names[0])
+        puts("    --field ip=NAME says which one is the address, --key which one is the key");
 }
 
 static void logs_print_examples(FILE *to, const struct desk_facts *facts)
@@ -75,7 +90,7 @@ void cli_logs_print(const struct desk_facts *facts)
     if (facts->file_count > FILES_SHOWN)
         printf("and %zu more files\n", facts->file_count - FILES_SHOWN);
     logs_print_counts(stdout, facts);
-    logs_print_names(stdout, facts);
+    logs_print_names(facts);
     logs_print_examples(stdout, facts);
     putchar('\n');
 }

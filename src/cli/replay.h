@@ -20,7 +20,7 @@ struct replay {
     const struct cli_call *call;
     /* arguments */
     const char *limits_text, *url, *policies_path, *report_path, *share_text, *share_by;
-    struct cli_list limit_texts;
+    struct cli_list limit_texts, spare;
     struct cli_logs logs;
     int64_t wait_us;
     bool decisions, json, follow;

@@ -114,7 +114,7 @@ int replay_policies_open(struct replay *replay)
     replay->logs.options.carried = policies->carried;
     replay->logs.options.carried_count = policies->carried_count;
     replay->count = 1;
-    replay->candidates[0] = (struct desk_candidate){"policies", NULL, false};
+    replay->candidates[0] = (struct desk_candidate){.name = "policies"};
     replay->shown[0] = (struct desk_shown){.name = "policies",
                                            .text = replay->policies_path,
                                            .parts = (const char *const *)policies->parts,

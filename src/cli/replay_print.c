@@ -80,7 +80,8 @@ static void print_legend(void)
 static void print_key(const struct desk_engine *engine, const struct desk_key *key)
 {
     struct weir__span text = desk_key_text(engine, key);
-    printf("%s%s\n", cli_show(text.data, text.len).text, key->text_cut ? "…" : "");
+    printf("%s%s%s\n", cli_show(text.data, text.len).text, key->text_cut ? "…" : "",
+           key->spared ? "  spared" : "");
 }
 
 /* A list that is cut says so. */
@@ -255,6 +256,9 @@ static void print_requests(const struct desk_engine *engine)
     int64_t span = engine->requests > 0 ? engine->last_us - engine->first_us : 0;
     printf("  requests       %10" PRId64 "  of %s%" PRId64 " key%s over %s\n", engine->requests,
            about ? "about " : "", keys, keys == 1 ? "" : "s", cli_about(span).text);
+    if (engine->spared_requests > 0)
+        printf("  spared         %10" PRId64 "  of %" PRId64 " key%s, left out of every limit\n",
+               engine->spared_requests, engine->spared_keys, engine->spared_keys == 1 ? "" : "s");
     if (desk_engine_is_lossy(engine))
         printf("  approximate: %" PRId64 " keys in use were forgotten, so some answers are too "
                "lenient; use more --memory\n",

@@ -51,21 +51,39 @@ int suggest_key_read(struct suggest *suggest);
 /* ---- suggest_paste.c: what can be pasted ---- */
 
 struct suggest_paste {
-    struct weir__buffer policy, file,
-        nginx;            /* an entry, a whole file, lines for http{}; or empty */
-    const char *no_nginx; /* why there is none; NULL: there is */
-    weir_error no_policy; /* likewise; "" */
+    struct weir__buffer policy, file; /* an entry, a whole file; or empty */
+    struct weir__buffer nginx;        /* lines for http{}, then locations */
+    const char *no_nginx;             /* why there is none; NULL: there is */
+    weir_error no_policy;             /* likewise; "" */
     struct weir__buffer notes[SUGGEST_NOTES];
     size_t note_count;
 };
 
 void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_paste *ret);
 void suggest_paste_free(struct suggest_paste *paste);
+/* What the texts have in common. */
+bool suggest_begins(struct weir__span span, const char *text);
+struct weir__buffer *suggest_note(struct suggest_paste *paste);
+/* What the requests of --where are called, and the name of a suggestion. */
+void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest);
+void suggest_put_name(struct weir__buffer *out, const struct suggest *suggest, size_t i);
+/* A network to spare, as wide as a key. False: it is not one. */
+bool suggest_put_network(struct weir__buffer *out, const struct suggest *suggest, const char *text);
+/* The header field that says what a request costs. False: there is none. */
+bool suggest_cost_header(const struct suggest *suggest, struct weir__span *ret);
+/* suggest_nginx.c */
+void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_paste *paste);
 /* suggest_policy.c: whether a file of policies is right. 0 or what is wrong. */
 int suggest_check_policies(const char *text, size_t len, weir_error *err);
 
-/* ---- suggest_print.c, suggest_json.c ---- */
+/* ---- suggest_say.c: the same words everywhere ---- */
 
+struct suggest_text {
+    char text[160];
+};
+
+/* 0.25%: three digits, also of small parts. */
+struct suggest_text suggest_percent(double part);
 /* Why a limit was chosen, in one sentence. */
 void suggest_put_why(struct weir__buffer *buffer, const struct suggest *suggest, size_t i);
 /* What is wanted: "deny at most 1% of the keys". */
@@ -77,8 +95,24 @@ void suggest_put_requests(struct weir__buffer *buffer, const struct desk_suggest
 void suggest_put_keys(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
 /* Whether a suggestion met the goal, and what to expect on other days. */
 void suggest_put_meets(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
+/* Which keys are to be spared; nothing: none are. */
+void suggest_put_spared(struct weir__buffer *buffer, const struct desk_suggest *result);
+/* How a suggestion treats them. */
+void suggest_put_exempt(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
+/* What to do about a key that makes most of the traffic. False: none does. */
+bool suggest_put_heavy(struct weir__buffer *buffer, const struct suggest *suggest);
 /* In which order they come. */
 const char *suggest_order(const struct desk_suggest *result);
+
+/* ---- suggest_command.c ---- */
+
+/* A `weir replay` of all suggestions for each key, or of those for all together; `broken`: into
+ * lines. False: there are none, and it is of no use. */
+bool suggest_put_command(struct weir__buffer *out, const struct suggest *suggest, bool total,
+                         bool broken);
+
+/* ---- suggest_print.c, suggest_json.c ---- */
+
 void suggest_print(const struct suggest *suggest);
 void suggest_print_json(const struct suggest *suggest);
 

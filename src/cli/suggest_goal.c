@@ -115,18 +115,8 @@ int suggest_goal_read(struct suggest *suggest)
         code = goal_read_percent(suggest, "deny-requests", suggest->requests_text, &goal->requests);
     if (code == CLI_OK)
         code = goal_read_rate(suggest);
-    for (size_t i = 0; i < suggest->spare.count && code == CLI_OK; i++) {
-        const char *text = suggest->spare.texts[i], *slash = strrchr(text, '/');
-        struct weir__network network;
-        struct weir__address address;
-        const char *wrong = weir__network_read(text, strlen(text), &network);
-        bool meant = slash && weir__address_read(text, (size_t)(slash - text), &address);
-        if (!*text || (wrong && meant))
-            code = cli_fail(suggest->call, CLI_USAGE,
-                            "invalid --spare \"%s\": %s; expected a key, or a network like "
-                            "10.0.0.0/8",
-                            cli_show_text(text).text, *text ? wrong : "it is empty");
-    }
+    if (code == CLI_OK)
+        code = cli_logs_check_spare(suggest->call, &suggest->spare);
     goal->usual = goal->keys < 0 && goal->requests < 0 && goal->protect == 0;
     return code == CLI_OK ? suggest_key_read(suggest) : code;
 }

@@ -16,6 +16,8 @@ static void json_put_goal(struct weir__json *json, const struct desk_goal *goal)
     weir__json_open(json, "goal", '{');
     if (goal->keys >= 0)
         weir__json_put_double(json, "deny_keys", (double)goal->keys / DESK_MILLION);
+    if (goal->least > 0)
+        weir__json_put_int(json, "at_least", goal->least);
     if (goal->requests >= 0)
         weir__json_put_double(json, "deny_requests", (double)goal->requests / DESK_MILLION);
     if (goal->protect > 0) {
@@ -96,6 +98,7 @@ static void json_put_suggestion(struct weir__json *json, const struct suggest *s
     weir__json_put_string(json, "name", desk_kind_name(it->kind));
     weir__json_put_string(json, "limits", weir_limit_text(it->limit));
     weir__json_put_bool(json, "total", it->total);
+    weir__json_put_bool(json, "left_out", it->exempt);
     weir__json_put_text(json, "why", why.data, why.len);
     weir__json_put_bool(json, "meets_goal", it->meets);
     weir__json_open(json, "chosen", '{');
@@ -119,6 +122,30 @@ static void json_put_suggestion(struct weir__json *json, const struct suggest *s
     weir__buffer_free(&why);
 }
 
+static void json_put_spared(struct weir__json *json, const struct desk_suggest *result)
+{
+    bool exempt = false;
+    for (size_t i = 0; i < result->count; i++)
+        exempt |= result->suggestions[i].exempt;
+    weir__json_open(json, "spared", '{');
+    desk_report_put_spared(json, result->whole);
+    weir__json_put_bool(json, "left_out", exempt);
+    weir__json_close(json, '}');
+}
+
+/* Commands that show the suggestions over time. */
+static void json_put_commands(struct weir__json *json, const struct suggest *suggest)
+{
+    weir__json_open(json, "replay", '[');
+    for (int total = 0; total < 2; total++) {
+        struct weir__buffer command = weir__buffer_growing();
+        if (suggest_put_command(&command, suggest, total, false))
+            weir__json_put_text(json, NULL, command.data, command.len);
+        weir__buffer_free(&command);
+    }
+    weir__json_close(json, ']');
+}
+
 void suggest_print_json(const struct suggest *suggest)
 {
     static const char *const verdicts[] = {"suggested", "no limit", "too short"};
@@ -139,15 +166,12 @@ void suggest_print_json(const struct suggest *suggest)
     json_put_peaks(&json, result);
     json_put_part(&json, "chosen_on", &result->parts[0]);
     json_put_part(&json, "judged_on", &result->parts[1]);
-    weir__json_open(&json, "spared", '{');
-    weir__json_put_int(&json, "keys", (int64_t)result->spared_keys);
-    weir__json_put_int(&json, "requests", result->spared_requests);
-    weir__json_put_bool(&json, "left_out", result->exempt);
-    weir__json_close(&json, '}');
+    json_put_spared(&json, result);
     weir__json_open(&json, "suggestions", '[');
     for (size_t i = 0; i < result->count && result->judged; i++)
         json_put_suggestion(&json, suggest, i);
     weir__json_close(&json, ']');
+    json_put_commands(&json, suggest);
     desk_report_put_log(&json, &suggest->facts);
     cli_json_end(&json, '}');
 }

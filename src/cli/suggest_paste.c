@@ -1,7 +1,8 @@
 /*
- * Texts to paste: an entry of a policy file, and lines for nginx. They are made of the limit and of
- * arguments of the command, never of what a log says. Words of the arguments are quoted, and the
- * policy is read once, as `weir check` reads it: what would be wrong is not printed.
+ * Texts to paste: an entry of a policy file; lines for nginx are made in suggest_nginx.c. They are
+ * made of the limit and of arguments of the command, never of what a log says. Words of the
+ * arguments are quoted, and the policy is read once, as `weir check` reads it: what would be wrong
+ * is not printed.
  */
 #include "cli/suggest.h"
 
@@ -14,17 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool paste_is(struct weir__span span, const char *text)
-{
-    return span.len == strlen(text) && !memcmp(span.data, text, span.len);
-}
-
-static bool paste_begins(struct weir__span span, const char *text)
+bool suggest_begins(struct weir__span span, const char *text)
 {
     return span.len > strlen(text) && !memcmp(span.data, text, strlen(text));
 }
 
-static struct weir__buffer *paste_note(struct suggest_paste *paste)
+struct weir__buffer *suggest_note(struct suggest_paste *paste)
 {
     assert(paste->note_count < SUGGEST_NOTES);
     struct weir__buffer *note = &paste->notes[paste->note_count++];
@@ -56,7 +52,7 @@ static void word_put(struct weir__buffer *out, struct weir__span text)
 
 /* What the requests of --where are called: the first path that they name, otherwise the first value
  * of a condition. Without --where it is "clients". */
-static void name_put_word(struct weir__buffer *out, const struct suggest *suggest)
+void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest)
 {
     const char *best = NULL;
     for (size_t i = 0; i < suggest->logs.where.count; i++) {
@@ -79,9 +75,9 @@ static void name_put_word(struct weir__buffer *out, const struct suggest *sugges
 
 /* The name of a suggestion. Those of one log differ, and so do those of other conditions: any of
  * them can be pasted together. */
-static void name_put(struct weir__buffer *out, const struct suggest *suggest, size_t i)
+void suggest_put_name(struct weir__buffer *out, const struct suggest *suggest, size_t i)
 {
-    name_put_word(out, suggest);
+    suggest_put_word(out, suggest);
     if (i > 0)
         weir__put_format(out, "-%s", desk_kind_name(suggest->result->suggestions[i].kind));
 }
@@ -142,11 +138,11 @@ static bool policy_knows(struct weir__span name)
 {
     static const char *const names[] = {"ip", "method", "path", "host", "user", NULL};
     for (size_t i = 0; names[i]; i++) {
-        if (paste_is(name, names[i]))
+        if (weir__span_is(name, names[i]))
             return true;
     }
-    return paste_begins(name, "header.") || paste_begins(name, "lower(header.") ||
-           paste_begins(name, "ip(header.");
+    return suggest_begins(name, "header.") || suggest_begins(name, "lower(header.") ||
+           suggest_begins(name, "ip(header.");
 }
 
 /* Conditions of --where. False: one of them cannot be written, and without it the limit would be
@@ -232,9 +228,9 @@ static bool paste_key_bits(const struct suggest *suggest, uint8_t *ret4, uint8_t
     unsigned bits4 = WEIR__IP_BITS4, bits6 = WEIR__IP_BITS6;
     char text[16] = "";
     memcpy(text, key.data, key.len < sizeof text ? key.len : 0);
-    if (suggest->key_count != 1 || (!paste_is(key, "ip") && !paste_begins(key, "ip/")))
+    if (suggest->key_count != 1 || (!weir__span_is(key, "ip") && !suggest_begins(key, "ip/")))
         return false;
-    if (sscanf(text, "ip/%u/%u", &bits4, &bits6) < 1 && !paste_is(key, "ip"))
+    if (sscanf(text, "ip/%u/%u", &bits4, &bits6) < 1 && !weir__span_is(key, "ip"))
         return false;
     if (paste_bits6(key)) {
         bits6 = bits4;
@@ -246,8 +242,7 @@ static bool paste_key_bits(const struct suggest *suggest, uint8_t *ret4, uint8_t
 }
 
 /* A network to spare, as wide as a key: the log counts no part of one. False: it is not one. */
-static bool paste_put_network(struct weir__buffer *out, const struct suggest *suggest,
-                              const char *text)
+bool suggest_put_network(struct weir__buffer *out, const struct suggest *suggest, const char *text)
 {
     uint8_t bits4, bits6;
     struct weir__network network;
@@ -259,12 +254,12 @@ static bool paste_put_network(struct weir__buffer *out, const struct suggest *su
     return true;
 }
 
-static void policy_put_allow(struct weir__buffer *out, const struct suggest *suggest)
+static void policy_put_allow(struct weir__buffer *out, const struct suggest *suggest, bool exempt)
 {
     struct weir__span name = suggest->key[0];
-    if (!suggest->result->exempt)
+    if (!exempt)
         return;
-    if (paste_begins(name, "ip/")) /* conditions name the address */
+    if (suggest_begins(name, "ip/")) /* conditions name the address */
         name = weir__span_of("ip");
     weir__put_text(out, ", allow: [{");
     yaml_put(out, name.data, name.len);
@@ -272,7 +267,7 @@ static void policy_put_allow(struct weir__buffer *out, const struct suggest *sug
     for (size_t i = 0; i < suggest->spare.count; i++) {
         struct weir__buffer network = weir__buffer_growing();
         weir__put_text(out, i ? ", " : "");
-        if (paste_put_network(&network, suggest, suggest->spare.texts[i]))
+        if (suggest_put_network(&network, suggest, suggest->spare.texts[i]))
             yaml_put(out, network.data, network.len);
         else
             yaml_put_exact(out, suggest->spare.texts[i]);
@@ -283,10 +278,10 @@ static void policy_put_allow(struct weir__buffer *out, const struct suggest *sug
 
 /* The header field that says what a request costs. False: it costs 1, or something that nobody
  * knows before the answer. */
-static bool paste_cost_header(const struct suggest *suggest, struct weir__span *ret)
+bool suggest_cost_header(const struct suggest *suggest, struct weir__span *ret)
 {
     *ret = weir__span_of(suggest->logs.options.cost ? suggest->logs.options.cost : "");
-    return paste_begins(*ret, "header.") && !memchr(ret->data, '/', ret->len);
+    return suggest_begins(*ret, "header.") && !memchr(ret->data, '/', ret->len);
 }
 
 /* Whether requests cost something else than 1. A trace says it without --cost. */
@@ -307,8 +302,8 @@ static bool paste_says_all(const struct suggest *suggest, const struct desk_sugg
         return true;
     for (size_t i = 0; i < suggest->key_count; i++) {
         struct weir__span part = suggest->key[i];
-        paths |= paste_begins(part, "path:") || paste_begins(part, "hash(path") ||
-                 (paste_is(part, "path") && suggest->logs.templates.count > 0);
+        paths |= suggest_begins(part, "path:") || suggest_begins(part, "hash(path") ||
+                 (weir__span_is(part, "path") && suggest->logs.templates.count > 0);
     }
     if (paths) {
         weir__fail(&paste->no_policy, WEIR_EINVAL, 0,
@@ -317,7 +312,7 @@ static bool paste_says_all(const struct suggest *suggest, const struct desk_sugg
         paste->no_nginx = "$uri would count each path by itself; put the limit into a location";
         return false;
     }
-    if (!paste_has_costs(suggest) || paste_cost_header(suggest, &header))
+    if (!paste_has_costs(suggest) || suggest_cost_header(suggest, &header))
         return true;
     const char *cost = suggest->logs.options.cost ? suggest->logs.options.cost : "cost";
     weir__fail(&paste->no_policy, WEIR_EINVAL, 0,
@@ -331,7 +326,7 @@ static bool paste_says_all(const struct suggest *suggest, const struct desk_sugg
 static void policy_put_cost(struct weir__buffer *out, const struct suggest *suggest, bool total)
 {
     struct weir__span header;
-    if (total || !paste_cost_header(suggest, &header))
+    if (total || !suggest_cost_header(suggest, &header))
         return;
     weir__put_text(out, ", cost: {of: ");
     yaml_put(out, header.data, header.len);
@@ -343,131 +338,24 @@ static void policy_make(const struct suggest *suggest, size_t i, struct suggest_
     const struct desk_suggestion *it = &suggest->result->suggestions[i];
     struct weir__buffer *out = &paste->policy, name = weir__buffer_growing();
     const char *text = weir_limit_text(it->limit);
-    name_put(&name, suggest, i);
+    suggest_put_name(&name, suggest, i);
     weir__put_text(out, "- {name: ");
     yaml_put(out, name.data, name.len);
     weir__buffer_free(&name);
     if (!policy_put_match(suggest, paste))
         return;
-    policy_put_allow(out, suggest);
+    policy_put_allow(out, suggest, it->exempt);
     policy_put_key(out, suggest, it->total);
     policy_put_cost(out, suggest, it->total);
     weir__put_text(out, ", limit: ");
     yaml_put(out, text, strlen(text));
     weir__put_text(out, "}");
-    weir__put_format(&paste->file, "version: 1\npolicies:\n  %s\n", out->data);
+    weir__put_format(
+        &paste->file,
+        "version: 1\npolicies: # if a file has this already, paste only the next line\n  %s\n",
+        out->data);
     if (suggest_check_policies(paste->file.data, paste->file.len, &paste->no_policy) == 0)
         paste->no_policy.message[0] = 0;
-}
-
-/* ---- nginx ---- */
-
-/* The variable of a part of the key; false: there is none. */
-static bool nginx_put_variable(struct weir__buffer *out, struct weir__span part)
-{
-    static const struct {
-        const char *name, *variable;
-    } known[] = {{"ip", "$binary_remote_addr"},
-                 {"ip/32/128", "$binary_remote_addr"},
-                 {"user", "$remote_user"},
-                 {"host", "$host"},
-                 {"path", "$uri"},
-                 {"method", "$request_method"},
-                 {"'all'", "all"}};
-    for (size_t i = 0; i < WEIR__COUNT(known); i++) {
-        if (paste_is(part, known[i].name)) {
-            weir__put_text(out, known[i].variable);
-            return true;
-        }
-    }
-    bool header = paste_begins(part, "header."), argument = paste_begins(part, "query.");
-    size_t skip = header ? 7 : 6;
-    if (!header && !argument)
-        return false;
-    for (size_t i = skip; i < part.len; i++) {
-        if (!isalnum((unsigned char)part.data[i]) && part.data[i] != '_' &&
-            !(header && part.data[i] == '-'))
-            return false;
-    }
-    weir__put_text(out, header ? "$http_" : "$arg_");
-    for (size_t i = skip; i < part.len; i++) {
-        char c = part.data[i] == '-' ? '_' : (char)tolower((unsigned char)part.data[i]);
-        weir__put(out, &c, 1);
-    }
-    return true;
-}
-
-/* Whether a request may be without it. A key of several variables would still be a key then. */
-static bool nginx_may_be_absent(struct weir__span part)
-{
-    return paste_is(part, "user") || paste_begins(part, "header.") || paste_begins(part, "query.");
-}
-
-static bool nginx_put_key(struct weir__buffer *out, const struct suggest *suggest, bool total)
-{
-    bool good = true;
-    weir__put_text(out, "key=");
-    if (suggest->logs.where.count > 0) { /* not the state of a limit for other requests */
-        name_put_word(out, suggest);
-        weir__put_text(out, ":");
-    }
-    if (total)
-        weir__put_text(out, "all");
-    for (size_t i = 0; i < suggest->key_count && !total && good; i++) {
-        weir__put_text(out, i ? ":" : "");
-        good = nginx_put_variable(out, suggest->key[i]) &&
-               (suggest->key_count == 1 || !nginx_may_be_absent(suggest->key[i]));
-    }
-    return good;
-}
-
-/* Who is left out: addresses and networks. False: something else. */
-static bool nginx_put_geo(struct weir__buffer *out, const struct suggest *suggest)
-{
-    if (!suggest->result->exempt)
-        return true;
-    weir__put_text(out, "geo $spared { default 0;");
-    for (size_t i = 0; i < suggest->spare.count; i++) {
-        weir__put_text(out, " ");
-        if (!paste_put_network(out, suggest, suggest->spare.texts[i]))
-            return false;
-        weir__put_text(out, " 1;");
-    }
-    weir__put_text(out, " }\n");
-    return true;
-}
-
-static bool nginx_has_user(const struct suggest *suggest)
-{
-    for (size_t i = 0; i < suggest->key_count; i++) {
-        if (paste_is(suggest->key[i], "user"))
-            return true;
-    }
-    return false;
-}
-
-static void nginx_make(const struct suggest *suggest, size_t i, struct suggest_paste *paste)
-{
-    const struct desk_suggestion *it = &suggest->result->suggestions[i];
-    struct weir__buffer *out = &paste->nginx, name = weir__buffer_growing();
-    struct weir__span header;
-    name_put(&name, suggest, i);
-    weir__put_format(out, "weir_zone %s 10m;\n", name.data);
-    if (!nginx_put_geo(out, suggest))
-        paste->no_nginx = "geo knows addresses only; see Exemptions in docs/NGINX.md";
-    weir__put_text(out, "weir_limit ");
-    if (!nginx_put_key(out, suggest, it->total))
-        paste->no_nginx = "no variable of nginx is such a key; see Keys in docs/NGINX.md";
-    weir__put_format(out, " zone=%s \"%s\" name=%s", name.data, weir_limit_text(it->limit),
-                     name.data);
-    weir__buffer_free(&name);
-    if (!it->total && paste_cost_header(suggest, &header)) {
-        weir__put_text(out, " cost=");
-        if (!nginx_put_variable(out, header))
-            paste->no_nginx = "no variable of nginx is such a cost; see Costs in docs/NGINX.md";
-    }
-    weir__put_format(out, "%s%s;\n", suggest->result->exempt ? " unless=$spared" : "",
-                     !it->total && nginx_has_user(suggest) ? " phase=precontent" : "");
 }
 
 /* ---- both ---- */
@@ -494,17 +382,12 @@ void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_
                                   .nginx = weir__buffer_growing()};
     if (paste_says_all(suggest, it, ret)) {
         policy_make(suggest, i, ret);
-        nginx_make(suggest, i, ret);
+        suggest_nginx_make(suggest, i, ret);
     }
-    if (suggest->logs.where.count > 0 && !ret->no_nginx)
-        weir__put_text(paste_note(ret),
-                       "nginx: weir_limit belongs into the location of the requests "
-                       "that --where selects. Repeat the server's weir_limit "
-                       "there: those of a location replace those of the server.");
     if (!ret->no_nginx && !it->total && suggest->key_count == 1 &&
-        paste_is(suggest->key[0], "ip") && paste_has_ipv6(suggest))
-        weir__put_text(paste_note(ret), "nginx: this counts each IPv6 address, the log each /64; "
-                                        "see Keys in docs/NGINX.md.");
+        weir__span_is(suggest->key[0], "ip") && paste_has_ipv6(suggest))
+        weir__put_text(suggest_note(ret), "nginx: this counts each IPv6 address, the log each /64; "
+                                          "see Keys in docs/NGINX.md.");
 }
 
 void suggest_paste_free(struct suggest_paste *paste)

@@ -7,29 +7,11 @@
 #define LABELS 16 /* columns */
 #define WORST 3   /* keys that are named */
 
-struct print_text {
-    char text[160];
-};
-
-/* 0.25%: three digits, also of small parts. */
-static struct print_text print_percent(double part)
-{
-    struct print_text ret;
-    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
-    double percent = 100 * part;
-    weir__put_format(&buffer,
-                     percent >= 10    ? "%.1f%%"
-                     : percent >= 0.1 ? "%.2f%%"
-                                      : "%.2g%%",
-                     percent);
-    return ret;
-}
-
 /* Up to eight digits; 12345678901 as 12.3G. */
-static struct print_text print_short(int64_t number)
+static struct suggest_text print_short(int64_t number)
 {
     static const char suffixes[] = "MGTPE";
-    struct print_text ret;
+    struct suggest_text ret;
     struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
     double value = (double)number / 1e6;
     size_t i = 0;
@@ -40,89 +22,6 @@ static struct print_text print_short(int64_t number)
     else
         weir__put_format(&buffer, "%.3g%c", value, suffixes[i]);
     return ret;
-}
-
-static struct print_text print_time(int64_t us)
-{
-    struct print_text ret;
-    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
-    desk_put_time(&buffer, us);
-    return ret;
-}
-
-void suggest_put_goal(struct weir__buffer *buffer, const struct desk_goal *goal)
-{
-    const char *and = "";
-    if (goal->keys >= 0)
-        weir__put_format(buffer, "deny at most %g%% of the keys", (double)goal->keys / 1e4);
-    and = buffer->len ? ", and " : "";
-    if (goal->requests >= 0)
-        weir__put_format(buffer, "%sdeny at most %g%% of the requests", and,
-                         (double)goal->requests / 1e4);
-    and = buffer->len ? ", and " : "";
-    if (goal->protect > 0)
-        weir__put_format(buffer, "%slet at most %" PRId64 " requests per %s through", and,
-                         goal->protect, goal->protect_us == 1000000 ? "second" : "minute");
-}
-
-/* ---- why ---- */
-
-static void why_of_totals(struct weir__buffer *out, const struct suggest *suggest,
-                          const struct desk_suggestion *it)
-{
-    const struct desk_goal *goal = &suggest->result->goal;
-    const char *unit = goal->protect_us == 1000000 ? "second" : "minute";
-    if (it->kind == DESK_KIND_QUEUE)
-        weir__put_format(out,
-                         "Whoever asks, at most %" PRId64 " go ahead per %s; up to %" PRId64
-                         " more wait for their turn, at most half a %s, and the rest is denied.",
-                         goal->protect, unit, goal->protect / 2, unit);
-    else
-        weir__put_format(out,
-                         "Whoever asks, at most %" PRId64
-                         " go ahead in any %s; nobody waits, what is too much is denied at once.",
-                         goal->protect, unit);
-}
-
-void suggest_put_why(struct weir__buffer *out, const struct suggest *suggest, size_t i)
-{
-    const struct desk_suggestion *it = &suggest->result->suggestions[i];
-    if (it->total) {
-        why_of_totals(out, suggest, it);
-        return;
-    }
-    if (suggest->result->goal.protect > 0) {
-        weir__put_format(
-            out,
-            "It holds back only the busiest keys; in the first half, all keys together "
-            "then came to at most %" PRId64
-            ". It is not a guarantee, because many keys can still add up.",
-            it->chosen.highest);
-        return;
-    }
-    switch (it->kind) {
-    case DESK_KIND_BUCKET:
-        weir__put_text(out, "It allows short bursts and stops floods within seconds. ");
-        break;
-    case DESK_KIND_WINDOW:
-        weir__put_text(out, "It counts over a longer time, so it also stops those who ask slowly "
-                            "but without end. ");
-        break;
-    case DESK_KIND_BOTH:
-        weir__put_text(out, "The bucket stops floods, the window those who go on for long: "
-                            "together they stop more than each alone. ");
-        return;
-    case DESK_KIND_QUEUE:
-        break;
-    }
-    if (it->chosen.denied == 0)
-        weir__put_text(out, "In the first half nobody would have been denied, with a little room.");
-    else
-        weir__put_format(out,
-                         "In the first half it denied %" PRId64 " request%s of %" PRId64
-                         " key%s; a tighter one hits more keys and stops little more.",
-                         it->chosen.denied, it->chosen.denied == 1 ? "" : "s",
-                         it->chosen.keys_denied, it->chosen.keys_denied == 1 ? "" : "s");
 }
 
 /* ---- the log ---- */
@@ -160,15 +59,6 @@ static void print_requests(const struct suggest *suggest)
            cli_about(whole->last_us - whole->first_us).text);
 }
 
-void suggest_put_part(struct weir__buffer *out, const struct desk_part *part)
-{
-    struct print_text from = print_time(part->from_us), to = print_time(part->to_us);
-    bool same = strlen(to.text) > 11 && !strncmp(from.text, to.text, 11); /* the day */
-    weir__put_format(out, "%s to %s: %" PRId64 " request%s of %" PRId64 " key%s", from.text,
-                     to.text + (same ? 11 : 0), part->requests, part->requests == 1 ? "" : "s",
-                     part->keys, part->keys == 1 ? "" : "s");
-}
-
 static void print_part(const char *label, const struct desk_part *part, const char *more)
 {
     char text[256];
@@ -180,44 +70,22 @@ static void print_part(const char *label, const struct desk_part *part, const ch
 
 /* ---- the goal ---- */
 
-/* To deny few requests, a limit must let the heaviest key pass: that is seldom what is meant. */
-static void print_heavy_key(const struct suggest *suggest)
+/* A line, unless there is nothing to say. */
+static void print_said(const char *label, const struct weir__buffer *text)
 {
-    const struct desk_suggest *result = suggest->result;
-    const struct desk_key *top;
-    if (!result->judged || result->goal.requests < 0 ||
-        desk_engine_heaviest(result->whole, &top, 1) == 0)
-        return;
-    double part = (double)top->requests / (double)result->whole->requests;
-    if (part * DESK_MILLION <= 10 * (double)result->goal.requests || part > 0.99)
-        return;
-    struct weir__span key = desk_key_text(result->whole, top);
-    char text[400];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_format(
-        &buffer,
-        "%s alone makes %s of the requests. To stop it, more than %g%% must be denied. "
-        "If that is what you want, use --deny-keys.",
-        cli_show(key.data, key.len).text, print_percent(part).text,
-        (double)result->goal.requests / 1e4);
-    cli_print_labelled("note", LABELS, text);
+    if (text->len > 0)
+        cli_print_labelled(label, LABELS, text->data);
 }
 
-static void print_spared(const struct desk_suggest *result)
+static void print_about_keys(const struct suggest *suggest)
 {
-    char text[320];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    if (result->spared_keys == 0)
-        return;
-    weir__put_format(&buffer, "%zu key%s with %" PRId64 " request%s; ", result->spared_keys,
-                     result->spared_keys == 1 ? "" : "s", result->spared_requests,
-                     result->spared_requests == 1 ? "" : "s");
-    weir__put_text(&buffer,
-                   result->exempt
-                       ? "left out of the limit: one that is loose enough for them would stop "
-                         "little. The figures below are without them"
-                       : "the limits are loose enough for them");
-    cli_print_labelled("spared", LABELS, text);
+    struct weir__buffer spared = weir__buffer_growing(), heavy = weir__buffer_growing();
+    suggest_put_spared(&spared, suggest->result);
+    print_said("to spare", &spared);
+    suggest_put_heavy(&heavy, suggest);
+    print_said("note", &heavy);
+    weir__buffer_free(&spared);
+    weir__buffer_free(&heavy);
 }
 
 static void print_goal(const struct suggest *suggest)
@@ -237,8 +105,7 @@ static void print_goal(const struct suggest *suggest)
         print_part("chosen on", &result->parts[0], "");
     if (result->judged)
         print_part("judged on", &result->parts[1], ", which were not used to choose");
-    print_spared(result);
-    print_heavy_key(suggest);
+    print_about_keys(suggest);
     if (result->lossy)
         cli_print_labelled("approximate", LABELS,
                            "keys were forgotten, so some answers are too lenient; use more "
@@ -283,24 +150,6 @@ static void print_worst(const struct desk_engine *engine, size_t candidate)
     }
 }
 
-void suggest_put_requests(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
-{
-    const struct desk_share *share = &result->suggestions[i].requests;
-    weir__put_format(out, "%" PRId64 " of %" PRId64 " requests, %s; expect %s to %s",
-                     result->judged->tallies[i].denied, result->parts[1].requests,
-                     print_percent(share->part).text, print_percent(share->low).text,
-                     print_percent(share->high).text);
-}
-
-void suggest_put_keys(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
-{
-    const struct desk_share *share = &result->suggestions[i].keys;
-    weir__put_format(out, "%" PRId64 " of %" PRId64 " keys, %s; expect %s to %s",
-                     result->judged->tallies[i].keys_denied, result->parts[1].keys,
-                     print_percent(share->part).text, print_percent(share->low).text,
-                     print_percent(share->high).text);
-}
-
 static void print_figures(const struct desk_suggest *result, size_t i)
 {
     const struct desk_suggestion *it = &result->suggestions[i];
@@ -328,36 +177,25 @@ static void print_figures(const struct desk_suggest *result, size_t i)
     cli_print_labelled("went ahead", LABELS, text);
 }
 
-void suggest_put_meets(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
+static void print_exempt(const struct desk_suggest *result, size_t i)
 {
-    const struct desk_suggestion *it = &result->suggestions[i];
-    const struct desk_goal *goal = &result->goal;
-    bool keys = goal->keys >= 0 && it->keys.high * DESK_MILLION > (double)goal->keys;
-    bool requests =
-        goal->requests >= 0 && it->requests.high * DESK_MILLION > (double)goal->requests;
-    weir__put_text(out, it->meets ? "met" : "missed");
-    if (it->outcome.spared_denied > 0)
-        weir__put_format(out, "; %" PRId64 " request%s of keys to be spared %s denied",
-                         it->outcome.spared_denied, it->outcome.spared_denied == 1 ? "" : "s",
-                         it->outcome.spared_denied == 1 ? "was" : "were");
-    else if (it->meets && keys)
-        weir__put_format(out, " here; on other days up to %s of the keys may be denied",
-                         print_percent(it->keys.high).text);
-    else if (it->meets && requests)
-        weir__put_format(out, " here; on other days up to %s of the requests may be denied",
-                         print_percent(it->requests.high).text);
+    struct weir__buffer text = weir__buffer_growing();
+    if (result->options.spare_count > 0)
+        suggest_put_exempt(&text, result, i);
+    print_said("spared", &text);
+    weir__buffer_free(&text);
 }
 
 static void print_meets(const struct desk_suggest *result, size_t i)
 {
-    char text[160];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    struct weir__buffer text = weir__buffer_growing();
     struct cli_style style = cli_style_of(stdout);
-    bool meets = result->suggestions[i].meets;
-    suggest_put_meets(&buffer, result, i);
-    size_t word = strlen(meets ? "met" : "missed");
-    printf("  %s%-*s%s%s%.*s%s%s\n", style.bold, LABELS - 2, "goal", style.off,
-           meets ? style.good : style.bad, (int)word, text, style.off, text + word);
+    suggest_put_meets(&text, result, i);
+    printf("  %s%-*s%s%s", style.bold, LABELS - 2, "goal", style.off,
+           result->suggestions[i].meets ? style.good : style.bad);
+    cli_print_wrapped(text.data, LABELS);
+    fputs(style.off, stdout);
+    weir__buffer_free(&text);
 }
 
 static void print_lines(const char *label, const struct weir__buffer *text)
@@ -419,18 +257,30 @@ static void print_suggestion(const struct suggest *suggest, size_t i)
     cli_print_labelled("why", LABELS, why.data);
     weir__buffer_free(&why);
     print_figures(result, i);
+    print_exempt(result, i);
     print_meets(result, i);
     print_paste(suggest, i);
 }
 
-const char *suggest_order(const struct desk_suggest *result)
+/* To be copied: as it is, in lines of its own. */
+static void print_command(const struct suggest *suggest, bool total)
 {
-    return result->verdict != DESK_SUGGESTED ? "These were tried; the gentlest comes first."
-           : result->goal.protect > 0
-               ? "Choose one of these. Those that meet the goal come first; of them the gentlest, "
-                 "which denies the fewest keys."
-               : "Choose one of these. Those that meet the goal and stop much come first; of them "
-                 "the gentlest, which denies the fewest keys.";
+    struct weir__buffer command = weir__buffer_growing();
+    if (suggest_put_command(&command, suggest, total, true))
+        printf("  %s\n", command.data);
+    weir__buffer_free(&command);
+}
+
+static void print_end(const struct suggest *suggest)
+{
+    print_shared_hint(suggest);
+    putchar('\n');
+    cli_print_wrapped("\"expect\": if the traffic stays like this, the part that is denied is "
+                      "within these, in 95 of 100 cases. See the whole log over time, also beside "
+                      "a limit of your own (--limit mine=...):",
+                      0);
+    print_command(suggest, false);
+    print_command(suggest, true);
 }
 
 void suggest_print(const struct suggest *suggest)
@@ -455,12 +305,6 @@ void suggest_print(const struct suggest *suggest)
     }
     for (size_t i = 0; i < result->count && result->judged; i++)
         print_suggestion(suggest, i);
-    if (result->count > 0 && result->judged) {
-        print_shared_hint(suggest);
-        putchar('\n');
-        cli_print_wrapped("\"expect\": if the traffic stays like this, the part that is denied is "
-                          "within these, in 95 of 100 cases. See it over time: weir replay LIMIT "
-                          "--report report.html LOG",
-                          0);
-    }
+    if (result->count > 0 && result->judged)
+        print_end(suggest);
 }

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#define SAID 8 /* lines about the log, or about one suggestion */
+#define SAID 12 /* lines about the log, or about one suggestion */
 
 /* Lines and the room that their texts are in. */
 struct report_lines {
@@ -19,6 +19,12 @@ static struct weir__buffer *report_line(struct report_lines *lines, const char *
     lines->said[lines->count] = (struct desk_said){.label = label, .code = code};
     lines->texts[lines->count] = weir__buffer_growing();
     return &lines->texts[lines->count++];
+}
+
+/* The last line is not needed. */
+static void report_unsay(struct report_lines *lines)
+{
+    weir__buffer_free(&lines->texts[--lines->count]);
 }
 
 /* Texts move while they grow: only now it is known where they are. */
@@ -43,8 +49,16 @@ static void report_say_log(const struct suggest *suggest, struct report_lines *l
     struct weir__buffer *judged = report_line(lines, "judged on", false);
     suggest_put_part(judged, &result->parts[1]);
     weir__put_text(judged, ". They were not used to choose. The charts show them.");
+    if (result->options.spare_count > 0)
+        suggest_put_spared(report_line(lines, "to spare", false), result);
+    if (!suggest_put_heavy(report_line(lines, "note", false), suggest))
+        report_unsay(lines);
     if (result->count > 1)
         weir__put_text(report_line(lines, "order", false), suggest_order(result));
+    for (int total = 0; total < 2; total++) {
+        if (!suggest_put_command(report_line(lines, "replay", true), suggest, total, true))
+            report_unsay(lines);
+    }
 }
 
 static void report_say_suggestion(const struct suggest *suggest, size_t i,
@@ -55,6 +69,8 @@ static void report_say_suggestion(const struct suggest *suggest, size_t i,
     suggest_put_why(report_line(lines, "why", false), suggest, i);
     suggest_put_requests(report_line(lines, "denied", false), result, i);
     suggest_put_keys(report_line(lines, "", false), result, i);
+    if (result->options.spare_count > 0)
+        suggest_put_exempt(report_line(lines, "spared", false), result, i);
     suggest_put_meets(report_line(lines, "goal", false), result, i);
     suggest_paste_make(suggest, i, &paste);
     bool policy = !paste.no_policy.message[0];

@@ -1,21 +1,27 @@
 /*
- * Choosing from the limits that were tried. Of those that keep the goal, one that denies nearly as
- * many requests as any, and as few keys as possible: more keys for little more effect are not worth
- * it. It then gets a little room, where that changes little.
+ * Choosing from the limits that were tried. What a limit is good for is whom it stops: keys that
+ * lose at least half of their requests. To take a few requests from a busy key is not worth it. Of
+ * those that keep the goal, one is chosen that stops nearly as much as any and denies as few keys
+ * as possible. If none stops anything, one that denies nobody. It has room, if that costs little:
+ * half of it would not have denied more keys.
  */
 #include "desk/suggest.h"
 
 #include <assert.h>
 #include <inttypes.h>
 
-#define NEARLY 0.9          /* of the most requests that are denied */
-#define WORTH_DENYING 0.005 /* of all requests */
-#define WORTH_GOAL 0.1      /* of the requests that the goal allows to deny */
-#define WORTH_BOTH 1.05     /* as much as the better one alone */
-#define WORTH_FIRST 0.5     /* of the most that any denies: what denies less does not come first */
-#define PROTECT_ROOM 0.9    /* of what is protected, for limits of single keys */
-#define BURST_STEPS 2       /* of room */
-#define QUEUE_OF_PERIOD 2   /* a queue for all is as long as the half of a period */
+#define NEARLY 0.9 /* of the most that any stops */
+#define NEARLY_WITH_ROOM 0.7
+#define WORTH_STOPPING 0.005 /* of all requests */
+#define WORTH_LEAST 100      /* requests: fewer in half a log are no reason to deny a key */
+#define WORTH_GOAL 0.1       /* of the requests that the goal allows to deny */
+#define WORTH_BOTH 1.05      /* as much as the better one alone */
+#define WORTH_FIRST 0.5      /* of the most that any stops: what stops less does not come first */
+#define WORTH_SPARING 0.5    /* of what a limit stops that leaves the spared keys out */
+#define BURST_STEPS 2
+#define ROOM_LEAST 3      /* requests: half of a small number is little */
+#define PROTECT_ROOM 0.9  /* of what is protected, for limits of single keys */
+#define QUEUE_OF_PERIOD 2 /* a queue for all is as long as the half of a period */
 
 struct choose_pick {
     const struct desk_row *row; /* NULL: none */
@@ -29,8 +35,10 @@ static const struct desk_outcome *choose_outcome(struct choose_pick pick)
 
 static bool choose_is_open(const struct desk_search *search, const struct desk_row *row, int size)
 {
-    return !row->dropped && row->outcomes[size].seen &&
-           desk_search_keeps(search, &row->outcomes[size]);
+    const struct desk_outcome *outcome = &row->outcomes[size];
+    const double protect = PROTECT_ROOM * (double)search->suggest->goal.protect;
+    return !row->dropped && outcome->seen && desk_search_keeps(search, outcome) &&
+           (protect == 0 || (double)outcome->highest <= protect);
 }
 
 static int64_t choose_most_of(const struct desk_search *search, enum desk_kind kind)
@@ -40,16 +48,10 @@ static int64_t choose_most_of(const struct desk_search *search, enum desk_kind k
         const struct desk_row *row = &search->rows[i];
         for (int size = row->first; row->kind == kind && size <= row->last; size++) {
             if (choose_is_open(search, row, size))
-                most = weir__max(most, row->outcomes[size].denied);
+                most = weir__max(most, row->outcomes[size].stopped_denied);
         }
     }
     return most;
-}
-
-int64_t desk_choose_most(const struct desk_search *search)
-{
-    return weir__max(choose_most_of(search, DESK_KIND_BUCKET),
-                     choose_most_of(search, DESK_KIND_WINDOW));
 }
 
 /* What a key gets through in a minute, for a long time. */
@@ -70,40 +72,79 @@ static bool choose_is_better(struct choose_pick a, struct choose_pick b)
     return choose_weight(a) < choose_weight(b);
 }
 
-/* The least that a limit must deny to be of use: nearly the most that any denies. If even that is
- * next to nothing, no key is worth being denied for it. */
-static double choose_enough(const struct desk_search *search, enum desk_kind kind)
+/* What the best one stops; 0: next to nothing, for which no key is worth being denied. */
+static double choose_most_worth(const struct desk_search *search, enum desk_kind kind)
 {
     const struct desk_goal *goal = &search->suggest->goal;
-    double most = (double)choose_most_of(search, kind), all = (double)search->requests;
+    double most = (double)choose_most_of(search, kind), all = (double)search->part.requests;
     double worth = goal->requests >= 0 ? WORTH_GOAL * (double)goal->requests / (double)DESK_MILLION
-                                       : WORTH_DENYING;
-    return most >= worth * all ? NEARLY * most : 0;
+                                       : WORTH_STOPPING;
+    bool asked = goal->requests >= 0;
+    return most >= worth * all && (asked || most >= WORTH_LEAST) ? most : 0;
 }
 
-/* Whether a size has room above the first one that keeps the goal, because the busiest key of the
- * next part may be busier: two steps for a burst, which costs little, a small one for a window. */
-static bool choose_has_room(struct choose_pick pick)
+/* The busiest key of the next part may be busier: how much room a limit has for that. */
+enum choose_room { CHOOSE_ANY, CHOOSE_STEPS, CHOOSE_TWICE };
+
+/* Whether a limit that was tried and is at most half as large denies no more keys. */
+static bool choose_is_twice(const struct desk_search *search, struct choose_pick pick)
 {
-    int least = pick.row->hi;
-    assert(least <= pick.size);
-    if (pick.row->kind == DESK_KIND_BUCKET)
-        return pick.size >= least + BURST_STEPS;
-    bool large = desk_nice[least] >= 5 && desk_nice[least + 1] * 10 > desk_nice[least] * 17;
-    return large || pick.size > least;
+    const struct desk_row *own = pick.row;
+    for (size_t i = 0; i < search->row_count; i++) {
+        const struct desk_row *row = &search->rows[i];
+        bool half = own->kind == DESK_KIND_BUCKET
+                        ? (double)row->rate / (double)row->period_us <=
+                              (double)own->rate / (double)own->period_us / 2
+                        : row == own;
+        for (int size = row->first; row->kind == own->kind && half && size <= row->last; size++) {
+            int64_t most = weir__min(desk_nice[pick.size] / 2, desk_nice[pick.size] - ROOM_LEAST);
+            if (row->outcomes[size].seen && desk_nice[size] <= most &&
+                row->outcomes[size].keys_denied <= choose_outcome(pick)->keys_denied)
+                return true;
+        }
+    }
+    return false;
 }
 
-/* The best of a kind that denies enough; `room`: and has room. */
+/* Whether it is a few sizes above the first one of its row that denies no more keys: two for a
+ * burst, which costs little. */
+static bool choose_is_steps(struct choose_pick pick)
+{
+    const struct desk_row *row = pick.row;
+    int least = row->hi;
+    while (least < pick.size &&
+           (!row->outcomes[least].seen ||
+            row->outcomes[least].keys_denied > choose_outcome(pick)->keys_denied))
+        least++;
+    return pick.size >= least + (row->kind == DESK_KIND_BUCKET ? BURST_STEPS : 1);
+}
+
+static bool choose_has_room(const struct desk_search *search, struct choose_pick pick,
+                            enum choose_room room)
+{
+    switch (room) {
+    case CHOOSE_ANY:
+        return true;
+    case CHOOSE_STEPS:
+        return choose_is_steps(pick);
+    case CHOOSE_TWICE:
+        break;
+    }
+    return choose_is_twice(search, pick);
+}
+
+/* The best of a kind that stops enough and has so much room. */
 static struct choose_pick choose_best(const struct desk_search *search, enum desk_kind kind,
-                                      double enough, bool room)
+                                      double enough, enum choose_room room)
 {
     struct choose_pick best = {NULL, 0};
     for (size_t i = 0; i < search->row_count; i++) {
         const struct desk_row *row = &search->rows[i];
         for (int size = row->hi; row->kind == kind && size <= row->last; size++) {
             struct choose_pick it = {row, size};
-            if (choose_is_open(search, row, size) && (double)row->outcomes[size].denied >= enough &&
-                (!room || choose_has_room(it)) && (!best.row || choose_is_better(it, best)))
+            if (choose_is_open(search, row, size) &&
+                (double)row->outcomes[size].stopped_denied >= enough &&
+                (!best.row || choose_is_better(it, best)) && choose_has_room(search, it, room))
                 best = it;
         }
     }
@@ -112,35 +153,61 @@ static struct choose_pick choose_best(const struct desk_search *search, enum des
 
 static struct choose_pick choose_pick(const struct desk_search *search, enum desk_kind kind)
 {
-    double enough = choose_enough(search, kind);
-    struct choose_pick best = choose_best(search, kind, enough, true);
-    return best.row ? best : choose_best(search, kind, enough, false);
+    double most = choose_most_worth(search, kind);
+    struct choose_pick best = choose_best(search, kind, NEARLY_WITH_ROOM * most, CHOOSE_TWICE);
+    if (!best.row)
+        best = choose_best(search, kind, NEARLY_WITH_ROOM * most, CHOOSE_STEPS);
+    return best.row ? best : choose_best(search, kind, NEARLY * most, CHOOSE_ANY);
 }
 
 /* ---- suggestions ---- */
 
 static int choose_add(struct desk_suggest *suggest, enum desk_kind kind, const char *text,
-                      bool total, const struct desk_outcome *outcome, weir_error *err)
+                      bool total, weir_error *err)
 {
     assert(suggest->count < DESK_SUGGESTIONS);
     struct desk_suggestion *it = &suggest->suggestions[suggest->count];
     *it = (struct desk_suggestion){.kind = kind, .total = total};
-    if (outcome)
-        it->chosen = *outcome;
     int code = weir_limit_parse(text, &it->limit, err);
     if (code == 0)
         suggest->count++;
     return code;
 }
 
-static int choose_add_pick(struct desk_suggest *suggest, struct choose_pick pick, weir_error *err)
+/* What a limit stops that was picked; -1: there is none. */
+static double choose_effect(struct choose_pick pick)
 {
+    return pick.row ? (double)choose_outcome(pick)->stopped_denied : -1;
+}
+
+/* The best of a kind that is loose enough for the keys that are to be spared. If it stops too
+ * little of the rest, the best that leaves these keys out. */
+static int choose_add_kind(struct desk_search *search, const struct desk_search *other,
+                           enum desk_kind kind, weir_error *err)
+{
+    struct desk_suggest *suggest = search->suggest;
+    const struct desk_search *from = search;
+    struct choose_pick pick = choose_pick(search, kind);
     char text[WEIR__RULE_TEXT_MAX];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    if (other) {
+        struct choose_pick exempt = choose_pick(other, kind);
+        if (exempt.row && choose_effect(pick) < WORTH_SPARING * choose_effect(exempt)) {
+            pick = exempt;
+            from = other;
+        }
+    }
     if (!pick.row)
         return 0;
     desk_row_put(&buffer, pick.row, pick.size);
-    return choose_add(suggest, pick.row->kind, text, false, &pick.row->outcomes[pick.size], err);
+    int code = choose_add(suggest, kind, text, false, err);
+    if (code)
+        return code;
+    struct desk_suggestion *it = &suggest->suggestions[suggest->count - 1];
+    it->chosen = *choose_outcome(pick);
+    it->roomy = choose_is_twice(from, pick);
+    it->exempt = from == other;
+    return 0;
 }
 
 /* One for all keys together may deny many keys, unless that was asked for. */
@@ -162,7 +229,7 @@ static int choose_try(struct desk_search *search, size_t from, weir_error *err)
     size_t count = suggest->count - from;
     for (size_t i = 0; i < count; i++) {
         const struct desk_suggestion *it = &suggest->suggestions[from + i];
-        candidates[i] = (struct desk_candidate){"tried", it->limit, it->total};
+        candidates[i] = (struct desk_candidate){"tried", it->limit, it->total, it->exempt};
     }
     int code = count > 0 ? desk_search_try(search, candidates, count, outcomes, err) : 0;
     if (code)
@@ -173,10 +240,11 @@ static int choose_try(struct desk_search *search, size_t from, weir_error *err)
         it.chosen = outcomes[i];
         bool good = choose_keeps(search, &it);
         if (it.kind == DESK_KIND_BOTH)
-            good = good && it.chosen.denied > 0 &&
-                   (double)it.chosen.denied >=
-                       WORTH_BOTH * (double)weir__max(suggest->suggestions[0].chosen.denied,
-                                                      suggest->suggestions[1].chosen.denied);
+            good =
+                good && it.chosen.stopped_denied > 0 &&
+                (double)it.chosen.stopped_denied >=
+                    WORTH_BOTH * (double)weir__max(suggest->suggestions[0].chosen.stopped_denied,
+                                                   suggest->suggestions[1].chosen.stopped_denied);
         suggest->suggestions[from + i].limit = NULL;
         if (good)
             suggest->suggestions[suggest->count++] = it;
@@ -196,8 +264,33 @@ static int choose_both(struct desk_search *search, weir_error *err)
         return 0;
     weir__put_format(&buffer, "%s, %s", weir_limit_text(suggest->suggestions[0].limit),
                      weir_limit_text(suggest->suggestions[1].limit));
-    int code = choose_add(suggest, DESK_KIND_BOTH, text, false, NULL, err);
-    return code ? code : choose_try(search, 2, err);
+    int code = choose_add(suggest, DESK_KIND_BOTH, text, false, err);
+    if (code)
+        return code;
+    suggest->suggestions[2].exempt =
+        suggest->suggestions[0].exempt || suggest->suggestions[1].exempt;
+    return choose_try(search, 2, err);
+}
+
+/* A key is left out of a limit only if the limit denies it: they are tried without that. */
+static int choose_check_exempt(struct desk_search *search, weir_error *err)
+{
+    struct desk_suggest *suggest = search->suggest;
+    struct desk_candidate candidates[DESK_SUGGESTIONS];
+    struct desk_outcome outcomes[DESK_SUGGESTIONS];
+    bool any = false;
+    for (size_t i = 0; i < suggest->count; i++) {
+        const struct desk_suggestion *it = &suggest->suggestions[i];
+        candidates[i] = (struct desk_candidate){"tried", it->limit, it->total, false};
+        any |= it->exempt;
+    }
+    int code = any ? desk_search_try(search, candidates, suggest->count, outcomes, err) : 0;
+    for (size_t i = 0; i < suggest->count && any && code == 0; i++) {
+        struct desk_suggestion *it = &suggest->suggestions[i];
+        it->exempt = it->exempt && outcomes[i].spared_denied > 0;
+        it->would_deny = it->exempt ? outcomes[i].spared_denied : 0;
+    }
+    return code;
 }
 
 /* Limits for all keys together: one that lets requests wait, one that denies. The goal counts
@@ -213,32 +306,26 @@ static int choose_totals(struct desk_search *search, weir_error *err)
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     weir__put_format(&buffer, "leaky-bucket %" PRId64 "/%s burst %" PRId64 "%s", goal->protect,
                      unit, goal->protect / QUEUE_OF_PERIOD, cost);
-    int code = choose_add(suggest, DESK_KIND_QUEUE, text, true, NULL, err);
+    int code = choose_add(suggest, DESK_KIND_QUEUE, text, true, err);
     buffer = weir__buffer_over(text, sizeof text);
     weir__put_format(&buffer, "%s %" PRId64 "/%s%s",
                      goal->protect <= 100000 ? "sliding-log" : "sliding-counter", goal->protect,
                      unit, cost);
     if (code == 0)
-        code = choose_add(suggest, DESK_KIND_WINDOW, text, true, NULL, err);
+        code = choose_add(suggest, DESK_KIND_WINDOW, text, true, err);
     return code ? code : choose_try(search, from, err);
 }
 
-int desk_choose(struct desk_search *search, weir_error *err)
+int desk_choose(struct desk_search *search, struct desk_search *other, weir_error *err)
 {
-    struct desk_suggest *suggest = search->suggest;
-    const double protect = PROTECT_ROOM * (double)suggest->goal.protect;
-    struct choose_pick bucket = choose_pick(search, DESK_KIND_BUCKET);
-    struct choose_pick window = choose_pick(search, DESK_KIND_WINDOW);
-    if (suggest->goal.protect > 0) {
-        if (bucket.row && (double)choose_outcome(bucket)->highest > protect)
-            bucket.row = NULL;
-        int code = choose_add_pick(suggest, bucket, err);
+    int code = choose_add_kind(search, other, DESK_KIND_BUCKET, err);
+    if (search->suggest->goal.protect > 0)
         return code ? code : choose_totals(search, err);
-    }
-    int code = choose_add_pick(suggest, bucket, err);
     if (code == 0)
-        code = choose_add_pick(suggest, window, err);
-    return code ? code : choose_both(search, err);
+        code = choose_add_kind(search, other, DESK_KIND_WINDOW, err);
+    if (code == 0)
+        code = choose_both(search, err);
+    return code ? code : choose_check_exempt(search, err);
 }
 
 /* ---- their order ---- */
@@ -249,12 +336,12 @@ static int choose_class(const struct desk_suggest *suggest, const struct desk_su
     int64_t most = 0;
     for (size_t i = 0; i < suggest->count; i++) {
         if (suggest->suggestions[i].meets)
-            most = weir__max(most, suggest->suggestions[i].outcome.denied);
+            most = weir__max(most, suggest->suggestions[i].outcome.stopped_denied);
     }
     if (!it->meets)
         return 2;
-    bool useful =
-        suggest->goal.protect > 0 || (double)it->outcome.denied >= WORTH_FIRST * (double)most;
+    bool useful = suggest->goal.protect > 0 ||
+                  (double)it->outcome.stopped_denied >= WORTH_FIRST * (double)most;
     return useful ? 0 : 1;
 }
 

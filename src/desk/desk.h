@@ -121,12 +121,15 @@ struct desk_file_facts {
 
 struct desk_facts {
     /* lines = arrivals + filtered + keyless + unreadable + those that still wait */
-    int64_t lines;           /* without empty ones and headers */
-    int64_t arrivals;        /* that desk_reader_next gave */
-    int64_t filtered;        /* by options->where */
-    int64_t keyless;         /* without a value for the key: the limit would not apply */
-    char keyless_names[160]; /* of the members that the first of these has, if it is JSON; as they
-                                stand in the log */
+    int64_t lines;    /* without empty ones and headers */
+    int64_t arrivals; /* that desk_reader_next gave */
+    int64_t filtered; /* by options->where */
+    int64_t keyless;  /* without a value for the key: the limit would not apply */
+    char names[400];  /* of the members that the first line of JSON has, as they stand in the
+                                log: "ts, client.ip" */
+    const char
+        *unseen_field; /* of options->fields: no line has what it names; NULL: all are there */
+    const char *unseen_where; /* likewise of options->where; but NAME!=* needs nothing */
     int64_t unreadable;
     int64_t reasons[DESK_REASON_COUNT]; /* of the unreadable ones */
     struct desk_example examples[DESK_EXAMPLES];

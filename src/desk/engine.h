@@ -37,6 +37,7 @@ struct desk_candidate {
     const char *name;
     const weir_limit *limit; /* NULL: somebody else decides, see desk_engine_note */
     bool total;              /* one state for all keys together */
+    bool spares;             /* keys that are spared are left out: not limited */
 };
 
 struct desk_engine_options {
@@ -45,6 +46,8 @@ struct desk_engine_options {
     int64_t wait_us;                         /* WEIR_WAIT_DEFAULT, WEIR_WAIT_ANY or µs */
     int64_t memory;                          /* bytes; 0: DESK_MEMORY_USUAL */
     bool peaks;                              /* of each key, by cost */
+    const char *const *spare;                /* keys or networks; they live as long as the engine */
+    size_t spare_count;
 };
 
 /* ---- what is known of a key ---- */
@@ -67,7 +70,7 @@ struct desk_key {
     uint32_t text; /* its place, in units of 8 bytes */
     uint8_t text_len, text_room;
     bool text_cut;
-    uint8_t spare;
+    bool spared;
     /* Then struct desk_peak of DESK_PEAKS if they are wanted, a mark for each candidate, and the
      * states. */
 };
@@ -93,7 +96,11 @@ struct desk_tally {
     int64_t allowed, denied, delayed;
     int64_t cost_allowed, cost_denied; /* saturating */
     int64_t keys_denied;               /* keys that were denied at least once */
-    int64_t requests_of_denied; /* all requests of those keys, once desk_engine_end was called */
+    /* Of keys, complete once desk_engine_end was called. A key is stopped if it lost at least half
+     * of its requests: of the others that were denied, a limit takes only a little. */
+    int64_t requests_of_denied;           /* all requests of the keys that were denied */
+    int64_t keys_stopped, stopped_denied; /* and what these were denied */
+    int64_t spared_denied;                /* requests of keys that are spared */
     int64_t longest_delay_us, longest_locked_us;
     uint64_t locked_hash[2]; /* of the key that was locked out longest */
     int64_t denied_by[DESK_PARTS_MAX];
@@ -125,6 +132,10 @@ struct desk_engine {
     int64_t requests, cost; /* cost saturates */
     int64_t first_us, last_us;
     int64_t now_us; /* of the newest arrival */
+    /* spare.c */
+    struct desk_spared *spared; /* one for each of options.spare */
+    int64_t spared_keys,
+        spared_requests; /* a key that was forgotten and comes again counts again */
     /* keys.c */
     size_t stride;              /* bytes of an entry */
     size_t marks_at, states_at; /* in an entry */
@@ -182,12 +193,17 @@ static inline bool desk_engine_is_lossy(const struct desk_engine *engine)
     return engine->lossy > 0;
 }
 
+/* The first of options.spare that no key is like; their count: there is none. */
+size_t desk_engine_unmatched(const struct desk_engine *engine);
+
 /* The keys that a candidate denied most, most first; of equals by their texts. How many. */
 size_t desk_engine_most_denied(const struct desk_engine *engine, size_t candidate,
                                const struct desk_key **ret, size_t n);
 /* The keys with most requests. */
 size_t desk_engine_heaviest(const struct desk_engine *engine, const struct desk_key **ret,
                             size_t n);
+/* Those of them that are spared. */
+size_t desk_engine_spared(const struct desk_engine *engine, const struct desk_key **ret, size_t n);
 
 /* Keys by how many requests they have: 1, 2 … 9, 10 … 99, 100 … 999 and so on. */
 #define DESK_CLASSES 12
@@ -210,6 +226,12 @@ void desk_keys_free(struct desk_engine *engine);
 /* More memory for a state; the bound is kept by forgetting keys other than `keep`. */
 void *desk_keys_grow(struct desk_engine *engine, void *old, size_t old_size, size_t size,
                      const struct desk_key *keep);
+
+/* spare.c */
+int desk_spare_make(struct desk_engine *engine);
+void desk_spare_free(struct desk_engine *engine);
+/* Whether a key is spared; it remembers which word it is like. */
+bool desk_spare_has(struct desk_engine *engine, struct weir__span key);
 
 /* judge.c */
 void desk_judge_layout(struct desk_engine *engine);

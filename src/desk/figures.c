@@ -10,6 +10,7 @@
 struct figures_order {
     const struct desk_engine *engine;
     size_t candidate; /* by its denials; DESK_CANDIDATES_MAX: by requests */
+    bool spared;      /* only keys that are spared */
 };
 
 static int64_t figures_weight(const struct figures_order *order, const struct desk_key *key)
@@ -37,7 +38,7 @@ static size_t figures_top(const struct figures_order *order, const struct desk_k
     assert(n >= 1);
     for (size_t i = 0; i < order->engine->entries; i++) {
         const struct desk_key *key = desk_engine_key(order->engine, i);
-        if (!key || figures_weight(order, key) == 0 ||
+        if (!key || (order->spared && !key->spared) || figures_weight(order, key) == 0 ||
             (found == n && !figures_before(order, key, ret[n - 1])))
             continue;
         size_t place = found < n ? found++ : n - 1;
@@ -52,12 +53,17 @@ size_t desk_engine_most_denied(const struct desk_engine *engine, size_t candidat
                                const struct desk_key **ret, size_t n)
 {
     assert(candidate < engine->count);
-    return figures_top(&(struct figures_order){engine, candidate}, ret, n);
+    return figures_top(&(struct figures_order){engine, candidate, false}, ret, n);
 }
 
 size_t desk_engine_heaviest(const struct desk_engine *engine, const struct desk_key **ret, size_t n)
 {
-    return figures_top(&(struct figures_order){engine, DESK_CANDIDATES_MAX}, ret, n);
+    return figures_top(&(struct figures_order){engine, DESK_CANDIDATES_MAX, false}, ret, n);
+}
+
+size_t desk_engine_spared(const struct desk_engine *engine, const struct desk_key **ret, size_t n)
+{
+    return figures_top(&(struct figures_order){engine, DESK_CANDIDATES_MAX, true}, ret, n);
 }
 
 /* ---- how requests are spread over keys ---- */

@@ -97,7 +97,7 @@ bool desk_format_same(const struct desk_format *a, const struct desk_format *b);
 /* False: *ret says what is wrong. */
 bool desk_text_read(const struct desk_format *format, struct weir__span line,
                     struct desk_fields *fields, struct desk_wrong *ret);
-/* The names of the members of a line, as many as fit: "ts, peer". */
+/* The names of the members of a line, as many as fit: "ts, client.ip". */
 void desk_json_names(struct weir__span line, char *ret, size_t size);
 bool desk_json_read(const struct desk_format *format, struct weir__span line,
                     struct desk_fields *fields, struct desk_wrong *ret);

@@ -324,27 +324,71 @@ bool desk_json_read(const struct desk_format *format, struct weir__span line,
     return it.at == it.len || json_fail(&it, "something follows the object");
 }
 
-void desk_json_names(struct weir__span line, char *ret, size_t size)
+/* ---- the names of a line ---- */
+
+struct json_names {
+    struct json_line line;
+    char *ret;
+    size_t used, size;
+    char path[128]; /* of the object that is listed: "request.headers." */
+    size_t path_len;
+};
+
+/* Adds a name with its path. False: it does not fit, and the list says so. */
+static bool names_add(struct json_names *it, struct weir__span name)
 {
-    struct desk_wrong wrong;
-    struct json_line it = {NULL, NULL, line.data, 0, line.len, {0}, &wrong};
-    size_t used = 0;
-    assert(size > 0);
-    ret[0] = 0;
-    json_blanks(&it);
-    if (!json_pass(&it, '{'))
-        return;
+    size_t need = 2 + it->path_len + name.len;
+    bool fits = it->used + need + sizeof ", ..." <= it->size;
+    const char *comma = it->used ? ", " : "";
+    if (fits)
+        it->used += (size_t)snprintf(it->ret + it->used, it->size - it->used, "%s%.*s%.*s", comma,
+                                     (int)it->path_len, it->path, (int)name.len, name.data);
+    else if (it->used + sizeof ", ..." <= it->size)
+        snprintf(it->ret + it->used, it->size - it->used, "%s...", comma);
+    return fits;
+}
+
+/* The members of an object, whose bracket was passed. False: no more of them. */
+static bool names_list(struct json_names *it, int depth)
+{
+    struct json_line *line = &it->line;
+    json_blanks(line);
+    if (json_pass(line, '}'))
+        return true;
     do {
         struct weir__span name;
         bool escaped;
-        json_blanks(&it);
-        if (!json_pass(&it, '"') || !json_string(&it, &name, &escaped))
-            return;
-        json_blanks(&it);
-        if (used + 2 + name.len >= size || !json_pass(&it, ':') || !json_value(&it, NULL, 0))
-            return;
-        used += (size_t)snprintf(ret + used, size - used, "%s%.*s", used ? ", " : "", (int)name.len,
-                                 name.data);
-        json_blanks(&it);
-    } while (json_pass(&it, ','));
+        size_t path_len = it->path_len;
+        json_blanks(line);
+        if (!json_pass(line, '"') || !json_string(line, &name, &escaped))
+            return false;
+        json_blanks(line);
+        if (!json_pass(line, ':'))
+            return false;
+        json_blanks(line);
+        bool inner = depth < JSON_DEEPEST && path_len + name.len + 1 <= sizeof it->path &&
+                     json_pass(line, '{');
+        if (inner) {
+            memcpy(it->path + path_len, name.data, name.len);
+            it->path[path_len + name.len] = '.';
+            it->path_len += name.len + 1;
+        }
+        if (inner ? !names_list(it, depth + 1)
+                  : !names_add(it, name) || !json_value(line, NULL, depth))
+            return false;
+        it->path_len = path_len;
+        json_blanks(line);
+    } while (json_pass(line, ','));
+    return json_pass(line, '}');
+}
+
+void desk_json_names(struct weir__span line, char *ret, size_t size)
+{
+    struct desk_wrong wrong;
+    struct json_names it = {{NULL, NULL, line.data, 0, line.len, {0}, &wrong}, ret, 0, size, "", 0};
+    assert(size > 0);
+    ret[0] = 0;
+    json_blanks(&it.line);
+    if (json_pass(&it.line, '{'))
+        names_list(&it, 0);
 }

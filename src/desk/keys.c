@@ -316,6 +316,8 @@ struct desk_key *desk_keys_get(struct desk_engine *engine, const struct desk_arr
     engine->index[slot] = keys_slot_of(arrival->hash, entry);
     engine->keys++;
     keys_register(engine, arrival->hash);
+    key->spared = desk_spare_has(engine, arrival->key);
+    engine->spared_keys += key->spared;
     return key;
 }
 

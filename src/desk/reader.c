@@ -367,6 +367,9 @@ void desk_reader_facts(const struct desk_reader *reader, struct desk_facts *ret)
     ret->spread = reader->order.spread_count;
     ret->files = reader->files;
     ret->file_count = reader->count;
+    if (ret->lines > ret->unreadable)
+        desk_selection_unseen(&reader->shared.selection, reader->shared.options,
+                              reader->shared.seen, ret);
     for (size_t i = 0; i < reader->count; i++) {
         const struct desk_source *source = &reader->sources[i];
         struct desk_file_facts *file = &reader->files[i];

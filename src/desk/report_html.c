@@ -128,6 +128,8 @@ static void html_put_key(struct weir__buffer *out, const struct desk_engine *eng
     html_put(out, text.data, text.len);
     if (key->text_cut)
         weir__put_text(out, "…");
+    if (key->spared)
+        weir__put_text(out, " <span class=\"soft\">(spared)</span>");
 }
 
 /* A cell of a table. */
@@ -348,6 +350,8 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
     html_put_fact(out, "keys", keys, about);
     html_put_span_fact(out, "from the first to the last",
                        engine->requests > 0 ? engine->last_us - engine->first_us : 0);
+    if (engine->options.spare_count > 0)
+        html_put_fact(out, "requests of keys that are spared", engine->spared_requests, false);
     if (report->facts)
         html_put_fact(out, "lines that could not be read", report->facts->unreadable, false);
     weir__put_text(out, "</div>\n");
@@ -574,6 +578,11 @@ static void html_put_log(struct weir__buffer *out, const struct desk_facts *fact
     html_put_item(out, facts->spread, "times in whole seconds, spread over their second");
     html_put_item(out, facts->jumps, "jumps of the clock by more than a day");
     weir__put_text(out, "</table>\n");
+    if (facts->unseen_where) {
+        weir__put_text(out, "<p class=\"note\">No line has what this asks for: --where ");
+        html_put_text(out, facts->unseen_where);
+        weir__put_text(out, "</p>\n");
+    }
     for (size_t i = 0; i < facts->example_count; i++) {
         const struct desk_example *example = &facts->examples[i];
         weir__put_text(out, "<p>");

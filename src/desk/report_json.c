@@ -163,6 +163,7 @@ void desk_report_put_log(struct weir__json *json, const struct desk_facts *facts
     weir__json_put_int(json, "crowded", facts->crowded);
     weir__json_put_int(json, "spread", facts->spread);
     weir__json_put_int(json, "jumps", facts->jumps);
+    weir__json_put_string(json, "unseen_where", facts->unseen_where);
     json_put_files(json, facts);
     json_put_examples(json, facts);
     weir__json_close(json, '}');
@@ -180,6 +181,22 @@ static void json_put_keys(struct weir__json *json, const struct desk_engine *eng
     weir__json_put_int(json, "p99", spread.p99);
     weir__json_put_int(json, "most", spread.most);
     weir__json_close(json, '}');
+    weir__json_open(json, "heaviest", '[');
+    for (size_t i = 0; i < n; i++) {
+        weir__json_open(json, NULL, '{');
+        json_put_key(json, engine, top[i]);
+        weir__json_put_int(json, "requests", top[i]->requests);
+        weir__json_close(json, '}');
+    }
+    weir__json_close(json, ']');
+}
+
+void desk_report_put_spared(struct weir__json *json, const struct desk_engine *engine)
+{
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_spared(engine, top, DESK_TOP);
+    weir__json_put_int(json, "keys", engine->spared_keys);
+    weir__json_put_int(json, "requests", engine->spared_requests);
     weir__json_open(json, "heaviest", '[');
     for (size_t i = 0; i < n; i++) {
         weir__json_open(json, NULL, '{');
@@ -219,6 +236,11 @@ void desk_report_json(const struct desk_report *report, struct weir__json *json)
         json_put_candidate(json, report, 0);
     }
     json_put_keys(json, engine);
+    if (engine->options.spare_count > 0) {
+        weir__json_open(json, "spared", '{');
+        desk_report_put_spared(json, engine);
+        weir__json_close(json, '}');
+    }
     if (report->facts)
         desk_report_put_log(json, report->facts);
     if (report->more)

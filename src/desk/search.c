@@ -15,6 +15,9 @@
 #define HORIZON_US MINUTE_US /* an empty bucket is full again within this */
 #define RATES_MOST 22        /* rows of buckets at first */
 #define RATES_KEPT 6         /* and once it is known which rates can keep the goal at all */
+#define RATES_FREE 4         /* and of those that can deny nobody */
+#define FREE_STEPS 3         /* sizes that are tried beyond the first one that denies nobody */
+#define BEYOND_ROUNDS 3
 #define WINDOW_PROBES 8
 #define ROUNDS_MOST 12
 #define PROTECT_KEYS 10000 /* millionths */
@@ -164,8 +167,9 @@ static int64_t search_keys_goal(const struct desk_goal *goal)
 static int64_t search_keys_allowed(const struct desk_search *search, int64_t goal)
 {
     double part = (double)goal / (double)DESK_MILLION;
-    int64_t k = (int64_t)(part * (double)search->keys + 1e-9);
-    while (k > 1 && desk_share_of(k, search->keys, DOUBT_Z).high > part)
+    struct desk_goal asked = {.keys = goal, .least = search->suggest->goal.least};
+    int64_t k = desk_goal_keys(&asked, search->part.keys);
+    while (k > 1 && desk_share_of(k, search->part.keys, DOUBT_Z).high > part)
         k--;
     return k;
 }
@@ -175,8 +179,9 @@ static bool search_denies_few_requests(const struct desk_search *search,
                                        const struct desk_outcome *outcome)
 {
     double part = (double)search->suggest->goal.requests / (double)DESK_MILLION;
-    return outcome->denied == 0 || ((double)outcome->denied <= part * (double)search->requests &&
-                                    outcome->part_high <= part);
+    return outcome->denied == 0 ||
+           ((double)outcome->denied <= part * (double)search->part.requests &&
+            outcome->part_high <= part);
 }
 
 bool desk_search_keeps(const struct desk_search *search, const struct desk_outcome *outcome)
@@ -223,18 +228,12 @@ int desk_search_try(struct desk_search *search, const struct desk_candidate *can
 {
     struct desk_suggest *suggest = search->suggest;
     struct desk_engine *engine;
-    struct desk_engine_options options = {.candidates = candidates,
-                                          .count = count,
-                                          .wait_us = WEIR_WAIT_DEFAULT,
-                                          .memory = desk_suggest_memory(suggest)};
-    int code = desk_engine_make(&options, &engine, err);
+    int code = desk_suggest_engine(suggest, candidates, count, &engine, err);
     if (code)
         return code;
     code = desk_suggest_pass(suggest, &suggest->parts[0], engine, err);
     if (code == 0) {
-        bool about;
-        search->keys = desk_engine_distinct(engine, &about);
-        search->requests = engine->requests;
+        desk_part_read(&search->part, engine);
         suggest->lossy |= desk_engine_is_lossy(engine);
         for (size_t i = 0; i < count; i++)
             desk_outcome_read(suggest, engine, i, &rets[i]);
@@ -246,7 +245,7 @@ int desk_search_try(struct desk_search *search, const struct desk_candidate *can
 static int search_run_probes(struct desk_search *search, struct search_probes *probes,
                              weir_error *err)
 {
-    struct desk_candidate candidates[DESK_CANDIDATES_MAX] = {{NULL, NULL, false}};
+    struct desk_candidate candidates[DESK_CANDIDATES_MAX] = {{.name = NULL}};
     struct desk_outcome outcomes[DESK_CANDIDATES_MAX];
     weir_limit *limits[DESK_CANDIDATES_MAX] = {NULL};
     int code = 0;
@@ -256,7 +255,7 @@ static int search_run_probes(struct desk_search *search, struct search_probes *p
         desk_row_put(&buffer, probes->items[i].row, probes->items[i].size);
         code = weir_limit_parse(text, &limits[i], err);
         assert(code == 0 || code == WEIR_ENOMEM);
-        candidates[i] = (struct desk_candidate){"probe", limits[i], false};
+        candidates[i] = (struct desk_candidate){"probe", limits[i], false, search->exempt};
     }
     if (code == 0)
         code = desk_search_try(search, candidates, probes->count, outcomes, err);
@@ -304,16 +303,19 @@ static int search_first(struct desk_search *search, struct search_probes *probes
     return search_run_probes(search, probes, err);
 }
 
-/* Keeps the lowest rates that can keep the goal. */
+/* Keeps the lowest rates that can keep the goal, and the lowest that can deny nobody. */
 static void search_drop_rates(struct desk_search *search)
 {
-    size_t kept = 0;
+    size_t kept = 0, idle = 0;
     for (size_t i = 0; i < search->row_count; i++) {
         struct desk_row *row = &search->rows[i];
         if (row->kind != DESK_KIND_BUCKET)
             continue;
-        row->dropped = row->hi > row->last || kept == RATES_KEPT;
+        bool keeps = row->hi <= row->last;
+        bool denies_nobody = keeps && row->outcomes[row->last].keys_denied == 0;
+        row->dropped = !keeps || (kept >= RATES_KEPT && (!denies_nobody || idle >= RATES_FREE));
         kept += !row->dropped;
+        idle += !row->dropped && denies_nobody;
     }
 }
 
@@ -325,29 +327,58 @@ static size_t search_open_rows(const struct desk_search *search)
     return count;
 }
 
-/* One more pass, on what is between the ends; at the end on what is looser than the edge. */
-static int search_round(struct desk_search *search, bool beyond, weir_error *err)
+static int search_run_round(struct desk_search *search, struct search_probes *probes,
+                            weir_error *err)
+{
+    int code = probes->count > 0 ? search_run_probes(search, probes, err) : 0;
+    if (code == 0)
+        search_note_probes(search, probes);
+    return code;
+}
+
+/* One more pass, on what is between the ends. */
+static int search_round(struct desk_search *search, weir_error *err)
 {
     struct search_probes probes = {.most = search_most_probes(search)};
-    size_t rows = beyond ? 0 : search_open_rows(search);
-    for (size_t i = 0; i < search->row_count && beyond; i++)
-        rows += !search->rows[i].dropped;
-    int each = weir__max((int)(probes.most / weir__max((int64_t)rows, 1)), 1);
+    int64_t rows = weir__max((int64_t)search_open_rows(search), 1);
+    int each = weir__max((int)((int64_t)probes.most / rows), 1);
     for (size_t i = 0; i < search->row_count; i++) {
-        struct desk_row *row = &search->rows[i];
-        if (row->dropped)
-            continue;
-        if (!beyond)
-            search_add_between(&probes, row, each);
-        for (int size = row->hi; beyond && size <= row->last && size < row->hi + each; size++)
-            search_add_probe(&probes, row, size);
+        if (!search->rows[i].dropped)
+            search_add_between(&probes, &search->rows[i], each);
     }
-    if (probes.count == 0)
-        return 0;
-    int code = search_run_probes(search, &probes, err);
-    if (code == 0)
-        search_note_probes(search, &probes);
-    return code;
+    return search_run_round(search, &probes, err);
+}
+
+/* The last size of a row that is worth a try: a few beyond the first one that denies nobody. */
+static int search_last_worth(const struct desk_row *row)
+{
+    int size = row->hi;
+    while (size < row->last && !(row->outcomes[size].seen && row->outcomes[size].keys_denied == 0))
+        size++;
+    return (int)weir__min(size + FREE_STEPS, row->last);
+}
+
+/* One more pass, on what is looser than the edge. *ret_more: there is more to be tried. */
+static int search_beyond(struct desk_search *search, bool *ret_more, weir_error *err)
+{
+    struct search_probes probes = {.most = search_most_probes(search)};
+    int last[DESK_ROWS_MAX];
+    size_t before = 1;
+    for (size_t i = 0; i < search->row_count; i++)
+        last[i] = search->rows[i].dropped ? -1 : search_last_worth(&search->rows[i]);
+    while (before != probes.count) { /* one size of each row after the other */
+        before = probes.count;
+        for (size_t i = 0; i < search->row_count; i++) {
+            struct desk_row *row = &search->rows[i];
+            int size = row->hi;
+            while (size <= last[i] && row->outcomes[size].seen)
+                size++;
+            if (size <= last[i])
+                search_add_probe(&probes, row, size);
+        }
+    }
+    *ret_more = probes.count == probes.most;
+    return search_run_round(search, &probes, err);
 }
 
 int desk_search_run(struct desk_search *search, weir_error *err)
@@ -361,15 +392,17 @@ int desk_search_run(struct desk_search *search, weir_error *err)
     int code = search_first(search, &probes, err);
     if (code)
         return code;
-    suggest->parts[0].keys = search->keys;
-    suggest->parts[0].requests = search->requests;
-    if (!desk_suggest_is_long_enough(suggest, 0))
+    suggest->parts[0].keys = search->part.keys;
+    suggest->parts[0].requests = search->part.requests;
+    suggest->parts[0].spared = search->part.spared;
+    if (!desk_goal_is_clear(suggest, 0))
         return 0;
     search_note_probes(search, &probes);
     search_drop_rates(search);
     for (int i = 0; i < ROUNDS_MOST && search_open_rows(search) > 0 && code == 0; i++)
-        code = search_round(search, false, err);
-    if (code == 0)
-        code = search_round(search, true, err);
+        code = search_round(search, err);
+    bool more = true;
+    for (int i = 0; i < BEYOND_ROUNDS && more && code == 0; i++)
+        code = search_beyond(search, &more, err);
     return code;
 }

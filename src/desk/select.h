@@ -67,6 +67,11 @@ void desk_selection_free(struct desk_selection *selection);
 int desk_selection_check(const struct desk_selection *selection, const struct desk_format *format,
                          const char *path, weir_error *err);
 
+/* Which of the options names what no line has; `seen`: the slots that lines had. */
+void desk_selection_unseen(const struct desk_selection *selection,
+                           const struct desk_options *options, uint64_t seen,
+                           struct desk_facts *ret);
+
 /* Fills key, hash, cost and what is carried; they live in the line or in the room. If it is
  * refused, *ret_reason and why say what is wrong. */
 enum desk_selected desk_select(const struct desk_selection *selection,

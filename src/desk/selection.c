@@ -242,16 +242,21 @@ void desk_selection_free(struct desk_selection *selection)
     weir__arena_free(&selection->arena);
 }
 
-/* Whether lines of the format may have it. */
-static bool selection_is_there(const struct desk_format *format, uint8_t slot)
+/* Whether lines with these slots have it: methods and paths also come from the request. */
+static bool selection_has(uint64_t has, uint8_t slot)
 {
-    uint64_t has = format->has;
-    if (format->open_names || has >> slot & 1)
+    if (has >> slot & 1)
         return true;
     bool request = has >> DESK_REQUEST & 1, target = request || has >> DESK_TARGET & 1;
     return slot == DESK_METHOD
                ? request
                : (slot == DESK_TARGET || slot == DESK_QUERY || slot == DESK_HOST) && target;
+}
+
+/* Whether lines of the format may have it. */
+static bool selection_is_there(const struct desk_format *format, uint8_t slot)
+{
+    return format->open_names || selection_has(format->has, slot);
 }
 
 static const char *selection_cost_name(const struct desk_selection *selection)
@@ -318,4 +323,22 @@ int desk_selection_check(const struct desk_selection *selection, const struct de
     return weir__fail(err, WEIR_EINVAL, 0,
                       "%s: lines in the format %s have no field %s; they have %s%s", path,
                       format->name, missing, list, hint);
+}
+
+void desk_selection_unseen(const struct desk_selection *selection,
+                           const struct desk_options *options, uint64_t seen,
+                           struct desk_facts *ret)
+{
+    ret->unseen_field = ret->unseen_where = NULL;
+    for (size_t i = options->field_count; i-- > 0;) {
+        if (!(seen >> selection->wanted.moved[i].slot & 1)) /* no other name leads there */
+            ret->unseen_field = options->fields[i];
+    }
+    for (size_t i = options->where_count; i-- > 0;) {
+        const struct desk_source_of *source = &selection->sources[selection->items[i].attribute];
+        const char *equals = strchr(options->where[i], '=');
+        bool absent = equals[-1] == '!' && !strcmp(equals, "=*");
+        if (!absent && !selection_has(seen, source->slot))
+            ret->unseen_where = options->where[i];
+    }
 }

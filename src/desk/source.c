@@ -242,6 +242,9 @@ static int source_take_line(struct desk_shared *shared, struct desk_source *sour
         desk_input_back(&source->input);
         return desk_source_note(shared, source, number, line, reason, &wrong, err);
     }
+    shared->seen |= source->fields.present;
+    if (source->format->family == DESK_JSON && !shared->facts.names[0])
+        desk_json_names(line, shared->facts.names, sizeof shared->facts.names);
     switch (desk_select(&shared->selection, source->format, &source->fields, source->room, head,
                         &reason, why)) {
     case DESK_TAKEN:
@@ -253,8 +256,7 @@ static int source_take_line(struct desk_shared *shared, struct desk_source *sour
         shared->facts.filtered++;
         return 0;
     case DESK_KEYLESS:
-        if (shared->facts.keyless++ == 0 && source->format->family == DESK_JSON)
-            desk_json_names(line, shared->facts.keyless_names, sizeof shared->facts.keyless_names);
+        shared->facts.keyless++;
         return 0;
     case DESK_REFUSED:
         break;

@@ -37,6 +37,7 @@ struct desk_shared {
     struct desk_selection selection;
     struct desk_format_in_use *formats;
     struct desk_facts facts;
+    uint64_t seen; /* slots that some line has */
 };
 
 /* Opens the file, and finds out its format unless that is known. */

@@ -3,14 +3,15 @@
  *
  *     whole log ──► first part ──► first part … ──► second part
  *     suggest.c     search.c: limits are tried     suggest.c: the chosen ones are judged
- *     peaks.c       choose.c: the best are chosen
+ *     peaks.c       choose.c: the best are chosen  goal.c: whether that is enough
  *
  * The log is read several times: once to know its span and its keys, a few times the first half of
  * its time to choose, and once the rest to judge what was chosen. What is judged was never looked
  * at while choosing. So the figures say what to expect of traffic that nobody has seen.
  *
  * What holds: sizes of limits are round numbers, and each was tried itself. A limit is only chosen
- * if it kept the goal in the first part. Keys never get into texts that are to be pasted.
+ * if it kept the goal in the first part. Keys never get into texts that are to be pasted. A key
+ * that is to be spared is left out of a limit only if that limit denies it.
  */
 #ifndef WEIR_DESK_SUGGEST_H
 #define WEIR_DESK_SUGGEST_H
@@ -31,6 +32,7 @@ struct desk_goal {
     int64_t protect;    /* requests that may go ahead in a period, all keys together; 0: any */
     int64_t protect_us; /* a second or a minute */
     bool usual;         /* nothing was asked for: desk_suggest chose the goal */
+    int64_t least;      /* of the usual goal: so many keys may be denied, however few there are */
 };
 
 struct desk_pass;
@@ -57,15 +59,17 @@ enum desk_verdict {
 /* What a limit did in a part of the log. */
 struct desk_outcome {
     int64_t denied, keys_denied;
-    int64_t spared_denied; /* requests of keys that are to be spared */
-    int64_t highest;       /* requests that went ahead in a period of goal.protect_us */
-    double part_high;      /* the part of the requests that is denied is likely below this */
+    int64_t stopped_denied, keys_stopped; /* of keys that lost at least half of their requests */
+    int64_t spared_denied;                /* requests of keys that are to be spared */
+    int64_t highest;  /* requests that went ahead in a period of goal.protect_us */
+    double part_high; /* the part of the requests that is denied is likely below this */
     bool seen;
 };
 
 struct desk_part {
     int64_t from_us, to_us; /* without to_us */
     int64_t requests, keys;
+    int64_t spared; /* requests of keys that are to be spared */
 };
 
 /* A part of all, and what it may be: with a chance of 95 % it is within these. */
@@ -79,6 +83,9 @@ struct desk_suggestion {
     enum desk_kind kind;
     weir_limit *limit;
     bool total;                  /* one state for all keys together */
+    bool exempt;                 /* keys to be spared are left out of it: it would deny them */
+    int64_t would_deny;          /* then: of their requests in the first part */
+    bool roomy;                  /* half of it would not have denied more keys */
     struct desk_outcome chosen;  /* in the first part */
     struct desk_outcome outcome; /* in the second part */
     struct desk_share keys, requests;
@@ -98,14 +105,9 @@ struct desk_suggest {
     struct desk_part parts[2];
     int64_t peaks[DESK_PEAKS][DESK_PERCENTILES];
     size_t peak_count; /* spans that the log is long enough for */
-    /* keys that are to be spared */
-    uint64_t (*spared)[2]; /* their hashes: open addressing */
-    size_t spared_size, spared_keys;
-    size_t unmatched; /* on WEIR_EINVAL: 1 + which of options.spare no key of the log is like */
-    int64_t spared_requests;
-    bool exempt; /* they are left out: no limit that spares them stops what it should stop */
-    int passes;  /* that were made */
-    bool lossy;  /* keys were forgotten while choosing or judging */
+    size_t unmatched;  /* on WEIR_EINVAL: 1 + which of options.spare no key of the log is like */
+    int passes;        /* that were made */
+    bool lossy;        /* keys were forgotten while choosing or judging */
 };
 
 /* *ret is set also on errors, and freed by desk_suggest_free. 0 or a WEIR_E…. */
@@ -151,9 +153,10 @@ struct desk_row {
 
 struct desk_search {
     struct desk_suggest *suggest;
+    bool exempt; /* keys that are to be spared are left out */
     struct desk_row rows[DESK_ROWS_MAX];
     size_t row_count;
-    int64_t keys, requests; /* of the first part */
+    struct desk_part part; /* the first one, as it was read */
 };
 
 /* The text of a limit. */
@@ -166,26 +169,41 @@ int desk_search_try(struct desk_search *search, const struct desk_candidate *can
 /* Whether an outcome denies few enough in the first part, with some room. */
 bool desk_search_keeps(const struct desk_search *search, const struct desk_outcome *outcome);
 
-/* choose.c: the suggestions, from what was tried. */
-int desk_choose(struct desk_search *search, weir_error *err);
+/* choose.c: the suggestions, from what was tried. `other`: the same with the spared keys left out;
+ * may be NULL. */
+int desk_choose(struct desk_search *search, struct desk_search *other, weir_error *err);
 /* Puts judged suggestions in order: first those that meet the goal and stop at least half of what
  * any of these stops, then others that meet it, then those that miss it. Of each, the gentlest
  * first: the one that denies the fewest keys. True: the order has changed. */
 bool desk_choose_order(struct desk_suggest *suggest);
-/* Requests that the best bucket or window denied. */
-int64_t desk_choose_most(const struct desk_search *search);
+
+/* goal.c */
+/* How many of so many keys may be denied. */
+int64_t desk_goal_keys(const struct desk_goal *goal, int64_t keys);
+/* Whether a part says enough about the goal, which is chosen now if nobody asked for one. False:
+ * the verdict is given. */
+bool desk_goal_is_clear(struct desk_suggest *suggest, size_t part);
+/* A verdict that is not DESK_SUGGESTED, and why. Returns false. */
+bool desk_goal_give_up(struct desk_suggest *suggest, enum desk_verdict verdict, const char *format,
+                       ...) __attribute__((format(printf, 3, 4)));
+void desk_goal_advise(struct desk_suggest *suggest, const char *text);
+/* The verdict on what was judged. */
+void desk_goal_conclude(struct desk_suggest *suggest);
+/* The key that makes at least this part of all requests, unless it is spared or the only one; NULL:
+ * none does. */
+const struct desk_key *desk_goal_heavy_key(const struct desk_suggest *suggest, double part);
 
 /* suggest.c */
 /* Bytes for an engine that tries or judges. */
 int64_t desk_suggest_memory(const struct desk_suggest *suggest);
+int desk_suggest_engine(const struct desk_suggest *suggest, const struct desk_candidate *candidates,
+                        size_t count, struct desk_engine **ret, weir_error *err);
+/* How many requests and keys there were. */
+void desk_part_read(struct desk_part *part, const struct desk_engine *engine);
 int desk_suggest_pass(struct desk_suggest *suggest, const struct desk_part *part,
                       struct desk_engine *engine, weir_error *err);
 void desk_outcome_read(const struct desk_suggest *suggest, const struct desk_engine *engine,
                        size_t candidate, struct desk_outcome *ret);
-/* Whether a part says enough about the goal, which is chosen now if nobody asked for one. False:
- * the verdict is given. */
-bool desk_suggest_is_long_enough(struct desk_suggest *suggest, size_t part);
-bool desk_suggest_spares(const struct desk_suggest *suggest, const uint64_t hash[2]);
 
 /* peaks.c */
 int desk_peaks_read(struct desk_suggest *suggest);

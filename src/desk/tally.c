@@ -250,6 +250,7 @@ int desk_tally_arrival(struct desk_engine *engine, struct desk_key *key,
     engine->last_us = weir__max(engine->last_us, arrival->time_us);
     engine->now_us = engine->last_us;
     engine->requests++;
+    engine->spared_requests += key->spared;
     desk_add_saturating(&engine->cost, arrival->cost);
     key->requests++;
     desk_add_saturating(&key->cost, arrival->cost);
@@ -266,6 +267,7 @@ void desk_engine_free(struct desk_engine *engine)
     if (!engine)
         return;
     desk_keys_free(engine);
+    desk_spare_free(engine);
     for (size_t i = 0; i < engine->count; i++)
         desk_tally_free(&engine->tallies[i]);
     free(engine);
@@ -286,6 +288,8 @@ int desk_engine_make(const struct desk_engine_options *options, struct desk_engi
         engine->first_us = -1;
         desk_judge_layout(engine);
         code = desk_keys_make(engine);
+        if (code == 0)
+            code = desk_spare_make(engine);
         for (size_t i = 0; i < engine->count && code == 0; i++)
             code = desk_tally_make(engine, i);
     }
@@ -306,24 +310,37 @@ static struct desk_key *engine_begin(struct desk_engine *engine, const struct de
     return desk_keys_get(engine, arrival);
 }
 
+/* What one candidate says. A key that it spares is not limited: nothing is stored for it. */
+static int engine_decide(struct desk_engine *engine, size_t i, struct desk_key *key,
+                         const struct desk_arrival *arrival, bool whole, weir_decision *ret)
+{
+    const struct desk_candidate *candidate = &engine->options.candidates[i];
+    if (WEIR__UNLIKELY(key->spared) && candidate->spares) {
+        *ret = (weir_decision){.allowed = true, .time_us = arrival->time_us};
+        return 0;
+    }
+    int64_t before_us = key->requests > 0 ? key->last_us : -1;
+    int code = desk_judge(engine, i, key, arrival, whole, ret);
+    if (candidate->total)
+        engine->tallies[i].states_peak = 1;
+    else if (code == 0 && ret->allowed && arrival->cost > 0)
+        desk_tally_state(&engine->tallies[i], arrival->time_us, before_us);
+    return code;
+}
+
 int desk_engine_take(struct desk_engine *engine, const struct desk_arrival *arrival,
                      weir_decision *rets)
 {
     struct desk_key *key = engine_begin(engine, arrival);
     if (!key)
         return WEIR_ENOMEM;
-    int64_t before_us = key->requests > 0 ? key->last_us : -1;
     for (size_t i = 0; i < engine->count; i++) {
         weir_decision decision;
-        int code = desk_judge(engine, i, key, arrival, rets != NULL, &decision);
+        int code = engine_decide(engine, i, key, arrival, rets != NULL, &decision);
         if (code == 0)
             code = desk_tally_add(engine, i, key, arrival, &decision);
         if (code)
             return code;
-        if (engine->options.candidates[i].total)
-            engine->tallies[i].states_peak = 1;
-        else if (decision.allowed && arrival->cost > 0)
-            desk_tally_state(&engine->tallies[i], arrival->time_us, before_us);
         if (rets)
             rets[i] = decision;
     }
@@ -344,12 +361,24 @@ int desk_engine_note(struct desk_engine *engine, const struct desk_arrival *arri
     return desk_tally_arrival(engine, key, arrival);
 }
 
+/* What a key adds to the sums over keys, when it is forgotten or all is over. */
+static void tally_key(const struct desk_engine *engine, struct desk_tally *tally, size_t candidate,
+                      const struct desk_key *key)
+{
+    int64_t denied = desk_key_mark(engine, key, candidate)->denied;
+    if (denied == 0)
+        return;
+    bool stopped = 2 * denied >= key->requests;
+    tally->requests_of_denied += key->requests;
+    tally->keys_stopped += stopped;
+    tally->stopped_denied += stopped ? denied : 0;
+    tally->spared_denied += key->spared ? denied : 0;
+}
+
 void desk_tally_forget(struct desk_engine *engine, const struct desk_key *key)
 {
-    for (size_t i = 0; i < engine->count; i++) {
-        if (desk_key_mark(engine, key, i)->denied > 0)
-            engine->tallies[i].requests_of_denied += key->requests;
-    }
+    for (size_t i = 0; i < engine->count; i++)
+        tally_key(engine, &engine->tallies[i], i, key);
 }
 
 /* ---- the end ---- */
@@ -381,8 +410,8 @@ void desk_tally_end(struct desk_engine *engine, size_t candidate)
         rates_advance(tally->rates, tally->rates->second + DESK_AHEAD_SECONDS);
     for (size_t i = 0; i < engine->entries; i++) {
         const struct desk_key *key = desk_engine_key(engine, i);
-        if (key && desk_key_mark(engine, key, candidate)->denied > 0)
-            tally->requests_of_denied += key->requests;
+        if (key)
+            tally_key(engine, tally, candidate, key);
     }
     tally->requests_of_denied = weir__min(tally->requests_of_denied, engine->requests);
     tally->memory = tally_memory(engine, candidate);

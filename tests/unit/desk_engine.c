@@ -87,7 +87,7 @@ static void limits_make(weir_limit *limits[COUNT], struct desk_candidate candida
 {
     for (size_t i = 0; i < COUNT; i++) {
         CHECK_INT(weir_limit_parse(texts[i], &limits[i], NULL), 0);
-        candidates[i] = (struct desk_candidate){texts[i], limits[i], false};
+        candidates[i] = (struct desk_candidate){texts[i], limits[i], false, false};
     }
 }
 
@@ -150,7 +150,7 @@ static void test_peaks(void)
 {
     weir_limit *limit;
     CHECK_INT(weir_limit_parse("token-bucket 1/s", &limit, NULL), 0);
-    struct desk_candidate candidate = {"one", limit, false};
+    struct desk_candidate candidate = {.name = "one", .limit = limit};
     struct desk_engine *engine = engine_of(&candidate, 1, 0, true);
     take_all(engine);
     for (unsigned key = 0; key < KEYS; key++) {
@@ -175,8 +175,8 @@ static void test_total(void)
     struct desk_candidate total[3], plain[3];
     for (size_t i = 0; i < 3; i++) {
         CHECK_INT(weir_limit_parse(some[i], &limits[i], NULL), 0);
-        total[i] = (struct desk_candidate){some[i], limits[i], true};
-        plain[i] = (struct desk_candidate){some[i], limits[i], false};
+        total[i] = (struct desk_candidate){some[i], limits[i], true, false};
+        plain[i] = (struct desk_candidate){some[i], limits[i], false, false};
     }
     struct desk_engine *all = engine_of(total, 3, 0, false), *one = engine_of(plain, 3, 0, false);
     take_all(all);
@@ -327,7 +327,7 @@ static void test_suggest(void)
     options.spare_count = 1;
     options.can_exempt = true;
     CHECK_INT(desk_suggest(&options, &suggest, &err), 0);
-    CHECK_INT(suggest->spared_keys, 1);
+    CHECK_INT(suggest->whole->spared_keys, 1);
     for (size_t i = 0; i < suggest->count; i++)
         CHECK_INT(suggest->suggestions[i].chosen.spared_denied, 0);
     desk_suggest_free(suggest);

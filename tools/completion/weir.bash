@@ -12,7 +12,7 @@ _weir_options() {
     explain) echo "--json --key --policy --request --store $server --help" ;;
     demo) echo "--json --help" ;;
     replay)
-        echo "--limit --policies --store --wait --share --share-by --format --key --where --cost --template --field --timezone \
+        echo "--limit --policies --spare --store --wait --share --share-by --format --key --where --cost --template --field --timezone \
             --disorder --no-spread --follow --memory --report --decisions --json --help"
         ;;
     suggest)

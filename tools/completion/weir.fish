@@ -82,7 +82,7 @@ complete -c weir -n "__fish_seen_subcommand_from replay" -l decisions -d "Print 
 complete -c weir -n "__fish_seen_subcommand_from suggest" -l deny-keys -x -a "1% 0.1%" -d "Deny at most this part of the keys"
 complete -c weir -n "__fish_seen_subcommand_from suggest" -l deny-requests -x -a "1% 0.1%" -d "Deny at most this part of the requests"
 complete -c weir -n "__fish_seen_subcommand_from suggest" -l protect -x -d "Let at most so many through in all"
-complete -c weir -n "__fish_seen_subcommand_from suggest" -l spare -x -d "A key or network that no limit may deny"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l spare -x -d "A key or network that no limit may deny"
 complete -c weir -n "__fish_seen_subcommand_from replay suggest zone check pipe" -F
 complete -c weir -n "__fish_seen_subcommand_from check explain" -l request -x -d "Attributes of a request"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l check -d "Only check"

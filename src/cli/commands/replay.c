@@ -276,6 +276,9 @@ static int report(struct replay *replay)
         desk_reader_facts(replay->reader, &replay->facts);
     if (!replay->is_trace)
         code = cli_logs_check_readable(replay->call, &replay->facts);
+    size_t unmatched = desk_engine_unmatched(replay->engine);
+    if (code == CLI_OK && unmatched < replay->spare.count && replay->engine->requests > 0)
+        code = cli_logs_fail_spare(replay->call, replay->spare.texts[unmatched]);
     if (code)
         return code;
     if (replay->report_path)
@@ -310,7 +313,8 @@ static int candidate_add(struct replay *replay, const char *name, size_t len, co
     int code = cli_read_limits(replay->call, text, &replay->limits[i]);
     if (code)
         return code;
-    replay->candidates[i] = (struct desk_candidate){replay->names[i], replay->limits[i], false};
+    replay->candidates[i] =
+        (struct desk_candidate){replay->names[i], replay->limits[i], false, true};
     replay->shown[i] = (struct desk_shown){.name = replay->names[i],
                                            .limit = replay->limits[i],
                                            .text = weir_limit_text(replay->limits[i])};
@@ -346,6 +350,10 @@ static int candidates_read(struct replay *replay)
     if (replay->share_text && (replay->policies_path || replay->limit_texts.count > 0))
         return cli_fail(call, CLI_USAGE,
                         "--share divides one limit: write LIMITS, without --limit and --policies");
+    if (replay->spare.count > 0 && (replay->policies_path || replay->url || replay->share_text))
+        return cli_fail(call, CLI_USAGE,
+                        "--spare leaves keys out of LIMITS and --limit: a policy file says it by "
+                        "itself (allow), and --store and --share have no exemptions");
     if (replay->share_by && !replay->share_text)
         return cli_fail(call, CLI_USAGE,
                         "--share-by says what the class of a request is; --share says what the "
@@ -398,7 +406,9 @@ static int replay_make_engine(struct replay *replay)
     struct desk_engine_options options = {.candidates = replay->candidates,
                                           .count = replay->count,
                                           .wait_us = replay->wait_us,
-                                          .memory = replay->logs.memory};
+                                          .memory = replay->logs.memory,
+                                          .spare = replay->spare.texts,
+                                          .spare_count = replay->spare.count};
     if (has_half_store(replay))
         options.memory = weir__max(replay->logs.memory / 2, DESK_MEMORY_LEAST);
     int code = desk_engine_make(&options, &replay->engine, &err);
@@ -408,6 +418,8 @@ static int replay_make_engine(struct replay *replay)
 static int replay_run(struct replay *replay)
 {
     int code = cli_logs_read(replay->call, &replay->logs);
+    if (code == CLI_OK)
+        code = cli_logs_check_spare(replay->call, &replay->spare);
     if (code == CLI_OK)
         code = candidates_read(replay);
     if (code == CLI_OK)
@@ -439,6 +451,7 @@ static int cmd_replay(const struct cli_call *call)
     replay->wait_us = WEIR_WAIT_DEFAULT;
     const struct cli_option options[] = {
         {"limit", CLI_LIST, &replay->limit_texts, 0},
+        {"spare", CLI_LIST, &replay->spare, 0},
         {"policies", CLI_TEXT, &replay->policies_path, 0},
         {"store", CLI_TEXT, &replay->url, 0},
         {"wait", CLI_WAIT, &replay->wait_us, 0},

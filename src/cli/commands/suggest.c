@@ -12,6 +12,18 @@
 #define SPARED_MOST 200 /* bytes */
 #define LATE_PART 10    /* at most a tenth of the lines may be late */
 
+/* Whether a text can stand in a policy: it has no control characters. */
+static bool suggest_is_clean(const char *text)
+{
+    size_t len = strlen(text), step;
+    for (size_t at = 0; at < len; at += step) {
+        step = weir__utf8_length(text + at, len - at);
+        if (step == 0 || weir__utf8_is_harmful(text + at, step))
+            return false;
+    }
+    return true;
+}
+
 /* A key of one part can be named in a policy's allow, if the log has it as a request has it. */
 static bool suggest_can_exempt(const struct suggest *suggest)
 {
@@ -23,7 +35,8 @@ static bool suggest_can_exempt(const struct suggest *suggest)
             return false;
     }
     for (size_t i = 0; i < suggest->spare.count; i++) {
-        if (strlen(suggest->spare.texts[i]) > SPARED_MOST) /* longer keys are shortened */
+        const char *text = suggest->spare.texts[i];
+        if (strlen(text) > SPARED_MOST || !suggest_is_clean(text)) /* longer keys are shortened */
             return false;
     }
     return true;
@@ -33,10 +46,9 @@ static bool suggest_can_exempt(const struct suggest *suggest)
 static void suggest_check_same(const struct suggest *suggest)
 {
     const struct desk_suggest *result = suggest->result;
-    int64_t read = result->parts[0].requests + result->parts[1].requests +
-                   (result->exempt ? result->spared_requests : 0);
+    int64_t read = result->parts[0].requests + result->parts[1].requests;
     bool gone = !result->judged && result->passes > 1 && result->parts[0].requests == 0;
-    if ((result->judged && read != result->whole->requests) || (gone && !result->exempt))
+    if ((result->judged && read != result->whole->requests) || gone)
         fprintf(stderr,
                 "weir suggest: the log changed while it was read: %" PRId64
                 " requests at first, %" PRId64 " later; the figures are of both\n",
@@ -74,10 +86,8 @@ static int suggest_run(struct suggest *suggest)
                                            .read = suggest_input_read};
     int code = desk_suggest(&options, &suggest->result, &err);
     if (code == WEIR_EINVAL && suggest->result && suggest->result->unmatched > 0)
-        return cli_fail(suggest->call, CLI_USAGE,
-                        "invalid --spare \"%s\": no key of the log is like this; expected a key as "
-                        "the log has it, or a network like 10.0.0.0/8",
-                        cli_show_text(suggest->spare.texts[suggest->result->unmatched - 1]).text);
+        return cli_logs_fail_spare(suggest->call,
+                                   suggest->spare.texts[suggest->result->unmatched - 1]);
     if (code)
         return cli_fail(suggest->call, code == WEIR_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
                         err.message[0] ? err.message : weir_strerror(code));

@@ -1,0 +1,129 @@
+/* The `weir replay` that shows suggestions over time, with all options of this log: to be copied
+ * into a shell. Words are quoted for it, and masked. */
+#include "cli/suggest.h"
+
+#include "base/span.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define LINE 76       /* columns; longer ones are broken */
+#define PATHS_NAMED 8 /* of more logs none is named */
+
+/* A command that is being written. */
+struct command {
+    struct weir__buffer *out;
+    bool broken; /* into lines */
+    size_t line; /* where the last one begins */
+};
+
+static bool command_is_plain(const char *text)
+{
+    const char *p = text;
+    while (isalnum((unsigned char)*p) || (*p && strchr("_./:=@%+,-", *p)))
+        p++;
+    return p > text && !*p;
+}
+
+/* A word in single quotes, where it needs them. */
+static void command_quote(struct weir__buffer *out, const char *text)
+{
+    bool plain = command_is_plain(text);
+    weir__put_text(out, plain ? "" : "'");
+    for (size_t len = strlen(text), at = 0; at < len;) {
+        size_t step = weir__utf8_length(text + at, len - at);
+        if (text[at] == '\'')
+            weir__put_text(out, "'\\''");
+        else if (weir__utf8_is_harmful(text + at, step))
+            weir__put_text(out, "?");
+        else
+            weir__put(out, text + at, step);
+        at += step > 0 ? step : 1;
+    }
+    weir__put_text(out, plain ? "" : "'");
+}
+
+/* An option and its value stay together. */
+static void command_put(struct command *it, const char *option, const char *value)
+{
+    struct weir__buffer words = weir__buffer_growing();
+    weir__put_text(&words, option);
+    weir__put_text(&words, value && *option ? " " : "");
+    if (value)
+        command_quote(&words, value);
+    bool fits = it->out->len - it->line + 1 + words.len + 2 <= LINE;
+    if (it->broken && !fits) {
+        weir__put_text(it->out, " \\\n");
+        it->line = it->out->len;
+        weir__put_text(it->out, "   ");
+    }
+    weir__put_format(it->out, " %s", words.data);
+    weir__buffer_free(&words);
+}
+
+static void command_put_list(struct command *it, const char *option, const struct cli_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        command_put(it, option, list->texts[i]);
+}
+
+static void command_put_text(struct command *it, const char *option, const char *value)
+{
+    if (value)
+        command_put(it, option, value);
+}
+
+/* How the log is read. Limits for all together have one key, and count requests. */
+static void command_put_reading(struct command *it, const struct suggest *suggest, bool total)
+{
+    const struct cli_logs *logs = &suggest->logs;
+    command_put_text(it, "--format", logs->options.format);
+    command_put_text(it, "--key", total ? "'all'" : logs->options.key);
+    command_put_list(it, "--where", &logs->where);
+    command_put_text(it, "--cost", total ? NULL : logs->options.cost);
+    command_put_list(it, "--template", &logs->templates);
+    command_put_list(it, "--field", &logs->fields);
+    command_put_text(it, "--timezone", logs->options.timezone);
+    if (logs->disorder_us > 0)
+        command_put(it, "--disorder", cli_exact(logs->disorder_us).text);
+    if (logs->no_spread)
+        command_put(it, "--no-spread", NULL);
+    command_put_text(it, "--memory", logs->memory_text);
+}
+
+static void command_put_paths(struct command *it, const struct suggest *suggest)
+{
+    const struct cli_logs *logs = &suggest->logs;
+    bool named = suggest->begin < 0 && logs->path_count <= PATHS_NAMED;
+    for (size_t i = 0; i < logs->path_count && named; i++)
+        command_put(it, "", logs->paths[i]);
+    if (!named)
+        command_put(it, suggest->begin < 0 ? "LOG…" : "LOG", NULL);
+}
+
+bool suggest_put_command(struct weir__buffer *out, const struct suggest *suggest, bool total,
+                         bool broken)
+{
+    const struct desk_suggest *result = suggest->result;
+    struct command it = {out, broken, out->len};
+    size_t count = 0;
+    bool exempt = false;
+    weir__put_text(out, "weir replay");
+    for (size_t i = 0; i < result->count; i++) {
+        const struct desk_suggestion *one = &result->suggestions[i];
+        if (one->total != total)
+            continue;
+        struct weir__buffer limit = weir__buffer_growing();
+        weir__put_format(&limit, "%s=%s", desk_kind_name(one->kind), weir_limit_text(one->limit));
+        command_put(&it, "--limit", limit.data);
+        weir__buffer_free(&limit);
+        exempt |= one->exempt;
+        count++;
+    }
+    if (exempt)
+        command_put_list(&it, "--spare", &suggest->spare);
+    command_put_reading(&it, suggest, total);
+    command_put(&it, "--report", "report.html");
+    command_put_paths(&it, suggest);
+    return count > 0;
+}

@@ -1,0 +1,246 @@
+/*
+ * Lines for nginx: a zone, who is left out, and the limit. Conditions of --where on the path become
+ * a location, those on the method a map; what they cannot say is told in a note. Nothing in them
+ * comes from a log.
+ */
+#include "cli/suggest.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <string.h>
+
+#define LOCATIONS_MOST 4
+
+/* ---- the key ---- */
+
+/* The variable of a part of the key; false: there is none. */
+static bool nginx_put_variable(struct weir__buffer *out, struct weir__span part)
+{
+    static const struct {
+        const char *name, *variable;
+    } known[] = {{"ip", "$binary_remote_addr"},
+                 {"ip/32/128", "$binary_remote_addr"},
+                 {"user", "$remote_user"},
+                 {"host", "$host"},
+                 {"path", "$uri"},
+                 {"method", "$request_method"},
+                 {"'all'", "all"}};
+    for (size_t i = 0; i < WEIR__COUNT(known); i++) {
+        if (weir__span_is(part, known[i].name)) {
+            weir__put_text(out, known[i].variable);
+            return true;
+        }
+    }
+    bool header = suggest_begins(part, "header."), argument = suggest_begins(part, "query.");
+    size_t skip = header ? 7 : 6;
+    if (!header && !argument)
+        return false;
+    for (size_t i = skip; i < part.len; i++) {
+        if (!isalnum((unsigned char)part.data[i]) && part.data[i] != '_' &&
+            !(header && part.data[i] == '-'))
+            return false;
+    }
+    weir__put_text(out, header ? "$http_" : "$arg_");
+    for (size_t i = skip; i < part.len; i++) {
+        char c = part.data[i] == '-' ? '_' : (char)tolower((unsigned char)part.data[i]);
+        weir__put(out, &c, 1);
+    }
+    return true;
+}
+
+/* Whether a request may be without it. A key of several variables would still be a key then. */
+static bool nginx_may_be_absent(struct weir__span part)
+{
+    return weir__span_is(part, "user") || suggest_begins(part, "header.") ||
+           suggest_begins(part, "query.");
+}
+
+static bool nginx_put_key(struct weir__buffer *out, const struct suggest *suggest, bool total)
+{
+    bool good = true;
+    weir__put_text(out, "key=");
+    if (suggest->logs.where.count > 0) { /* not the state of a limit for other requests */
+        suggest_put_word(out, suggest);
+        weir__put_text(out, ":");
+    }
+    if (total)
+        weir__put_text(out, "all");
+    for (size_t i = 0; i < suggest->key_count && !total && good; i++) {
+        weir__put_text(out, i ? ":" : "");
+        good = nginx_put_variable(out, suggest->key[i]) &&
+               (suggest->key_count == 1 || !nginx_may_be_absent(suggest->key[i]));
+    }
+    return good;
+}
+
+/* ---- conditions ---- */
+
+/* The one condition on the path that locations can stand for; NULL: there is none. */
+static const char *nginx_paths(const struct suggest *suggest)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i];
+        if (strncmp(text, "path=", 5) && strncmp(text, "path!=", 6))
+            continue;
+        if (found || text[4] == '!')
+            return NULL;
+        found = text + 5;
+    }
+    size_t values = 1;
+    for (const char *p = found; p && *p; p++) {
+        bool last = !p[1] || p[1] == '|';
+        if (!isalnum((unsigned char)*p) && !strchr("/_.~-|", *p) && !(*p == '*' && last))
+            return NULL;
+        values += *p == '|';
+    }
+    return values <= LOCATIONS_MOST ? found : NULL;
+}
+
+/* The condition on the method; NULL: there is none, or it has stars. */
+static const char *nginx_methods(const struct suggest *suggest)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i];
+        if (strncmp(text, "method=", 7) && strncmp(text, "method!=", 8))
+            continue;
+        const char *value = strchr(text, '=') + 1;
+        if (found || value[strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ|")])
+            return NULL;
+        found = text;
+    }
+    return found;
+}
+
+/* Whether these are all conditions that there are. */
+static bool nginx_says_all(const struct suggest *suggest)
+{
+    size_t said = (nginx_paths(suggest) != NULL) + (nginx_methods(suggest) != NULL);
+    return said == suggest->logs.where.count;
+}
+
+/* A variable of this suggestion: login_window_other. */
+static void nginx_put_own(struct weir__buffer *out, const struct weir__buffer *name,
+                          const char *end)
+{
+    weir__put_text(out, "$");
+    for (size_t i = 0; i < name->len; i++)
+        weir__put(out, name->data[i] == '-' ? "_" : &name->data[i], 1);
+    weir__put_format(out, "_%s", end);
+}
+
+/* Requests with other methods: their value is not empty. */
+static void nginx_put_map(struct weir__buffer *out, const char *methods,
+                          const struct weir__buffer *name)
+{
+    const char *from = strchr(methods, '=') + 1;
+    bool negated = from[-2] == '!';
+    weir__put_text(out, "map $request_method ");
+    nginx_put_own(out, name, "other");
+    weir__put_text(out, negated ? " { default \"\";" : " { default 1;");
+    while (*from) {
+        size_t len = strcspn(from, "|");
+        weir__put_format(out, " %.*s %s;", (int)len, from, negated ? "1" : "\"\"");
+        from += len + (from[len] == '|');
+    }
+    weir__put_text(out, " }\n");
+}
+
+/* Who is left out: addresses and networks. False: something else. */
+static bool nginx_put_geo(struct weir__buffer *out, const struct suggest *suggest,
+                          const struct weir__buffer *name)
+{
+    weir__put_text(out, "geo ");
+    nginx_put_own(out, name, "spared");
+    weir__put_text(out, " { default 0;");
+    for (size_t i = 0; i < suggest->spare.count; i++) {
+        weir__put_text(out, " ");
+        if (!suggest_put_network(out, suggest, suggest->spare.texts[i]))
+            return false;
+        weir__put_text(out, " 1;");
+    }
+    weir__put_text(out, " }\n");
+    return true;
+}
+
+/* ---- the limit ---- */
+
+static bool nginx_has_user(const struct suggest *suggest)
+{
+    for (size_t i = 0; i < suggest->key_count; i++) {
+        if (weir__span_is(suggest->key[i], "user"))
+            return true;
+    }
+    return false;
+}
+
+/* The line weir_limit. NULL, or why there is none. */
+static const char *nginx_put_limit(struct weir__buffer *out, const struct suggest *suggest,
+                                   const struct desk_suggestion *it,
+                                   const struct weir__buffer *name)
+{
+    const char *wrong = NULL, *methods = nginx_methods(suggest);
+    struct weir__span header;
+    weir__put_text(out, "weir_limit ");
+    if (!nginx_put_key(out, suggest, it->total))
+        wrong = "no variable of nginx is such a key; see Keys in docs/NGINX.md";
+    weir__put_format(out, " zone=%s \"%s\" name=%s", name->data, weir_limit_text(it->limit),
+                     name->data);
+    if (!it->total && suggest_cost_header(suggest, &header)) {
+        weir__put_text(out, " cost=");
+        if (!nginx_put_variable(out, header))
+            wrong = "no variable of nginx is such a cost; see Costs in docs/NGINX.md";
+    }
+    weir__put_text(out, it->exempt || methods ? " unless=" : "");
+    if (it->exempt)
+        nginx_put_own(out, name, "spared");
+    if (methods)
+        nginx_put_own(out, name, "other");
+    weir__put_text(out, !it->total && nginx_has_user(suggest) ? " phase=precontent;\n" : ";\n");
+    return wrong;
+}
+
+/* A location for each of the paths, with the line in it. */
+static void nginx_put_locations(struct weir__buffer *out, const char *paths, const char *line)
+{
+    while (*paths) {
+        size_t len = strcspn(paths, "|");
+        bool star = len > 0 && paths[len - 1] == '*';
+        weir__put_format(out, "location %s %.*s {\n    %s", star ? "^~" : "=", (int)(len - star),
+                         paths, line);
+        weir__put_text(out,
+                       "    # Repeat the server's weir_limit here: those of a location replace "
+                       "it.\n    # Then what the location does, like proxy_pass.\n}\n");
+        paths += len + (paths[len] == '|');
+    }
+}
+
+void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_paste *paste)
+{
+    const struct desk_suggestion *it = &suggest->result->suggestions[i];
+    const char *methods = nginx_methods(suggest), *paths = nginx_paths(suggest);
+    struct weir__buffer *out = &paste->nginx;
+    struct weir__buffer name = weir__buffer_growing(), line = weir__buffer_growing();
+    suggest_put_name(&name, suggest, i);
+    weir__put_format(out, "weir_zone %s 10m;\n", name.data);
+    const char *wrong = nginx_put_limit(&line, suggest, it, &name);
+    if (it->exempt && !nginx_put_geo(out, suggest, &name))
+        wrong = "geo knows addresses only; see Exemptions in docs/NGINX.md";
+    if (methods)
+        nginx_put_map(out, methods, &name);
+    if (paths) {
+        weir__put_text(out, "# in server { ... }:\n");
+        nginx_put_locations(out, paths, line.data);
+    } else {
+        weir__put_text(out, line.data);
+    }
+    paste->no_nginx = paste->no_nginx ? paste->no_nginx : wrong;
+    weir__buffer_free(&name);
+    weir__buffer_free(&line);
+    if (!paste->no_nginx && !nginx_says_all(suggest))
+        weir__put_text(suggest_note(paste),
+                       "nginx: these lines do not say all of --where. weir_limit belongs into the "
+                       "location of those requests. Repeat the server's weir_limit there: those of "
+                       "a location replace those of the server.");
+}

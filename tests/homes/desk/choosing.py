@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""What somebody does with the answer of weir suggest: believe its first limit, spare somebody, paste the lines, and run the replay that it prints.
+
+    tests/homes/desk/choosing.py [NAME …]
+"""
+import atexit
+import html
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from lib import build, checks, nginx_server, weir_server
+
+T = 1794787200  # 2026-11-16T00:00:00Z
+WEIR = weir_server.WEIR
+SAMPLE = build.ROOT / "examples" / "access.log.gz"  # a day of a shop; its attack is in the second half
+OFFICE, SCRAPER, ATTACKER = "192.0.2.10", "192.0.2.77", "203.0.113.200"
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="weir-choosing-"))
+atexit.register(shutil.rmtree, FOLDER, True)
+
+
+def weir(*words, code=None):
+    done = subprocess.run([str(WEIR), *map(str, words)], capture_output=True, timeout=600, env=weir_server.environment(), stdin=subprocess.DEVNULL, text=True)
+    if code is not None and done.returncode != code:
+        raise RuntimeError(f"weir {words}: exit code {done.returncode}: {done.stderr}")
+    return done
+
+
+def suggest(*words, code=0):
+    return json.loads(weir("suggest", "--json", *words, code=code).stdout)
+
+
+def replay(*words):
+    return json.loads(weir("replay", "--json", *words, code=0).stdout)
+
+
+def write(name, rows):
+    """A log of JSON lines: (seconds, key, path, method)."""
+    path = FOLDER / name
+    path.write_text("".join(json.dumps({"time": T + round(at, 3), "ip": ip, "path": target, "method": method}) + "\n" for at, ip, target, method in sorted(rows)))
+    return path
+
+
+def visits(draw, keys, seconds, each):
+    """Keys that ask now and then."""
+    return [(draw.uniform(0, seconds), f"198.51.{i // 250}.{i % 250 + 1}", "/", "GET") for i in range(keys) for _ in range(draw.randint(1, each))]
+
+
+def heavy(draw, start):
+    """One key makes 93 % of the requests, from `start` on."""
+    return write("heavy.json", [*visits(draw, 150, 7200, 12), *((draw.uniform(start, 7200), ATTACKER, "/", "GET") for _ in range(13000))])
+
+
+def test_first(check):
+    """The first suggestion denies nobody who is not stopped, and no plain limit that denies nobody in the first half stops more."""
+    told = suggest(SAMPLE)
+    first = told["suggestions"][0]
+    check.equal(first["chosen"], {"denied": 0, "keys_denied": 0}, f"{first['limits']}: denies nobody in the first half")
+    check.equal([it["key"] for it in first["judged"]["most_denied"]], [ATTACKER], f"{first['limits']}: denies only the attack in the second")
+    plain = [f"token-bucket {rate} burst {burst}" for rate in ("30/m", "1/s", "2/s") for burst in (5, 10, 20, 50)]
+    named = ["first=" + first["limits"], *(f"plain{i}={limit}" for i, limit in enumerate(plain))]
+    seen = replay(*(word for limit in named for word in ("--limit", limit)), SAMPLE)["candidates"]
+    for it in seen[1:]:
+        if it["keys_denied"] <= seen[0]["keys_denied"]:
+            check(it["denied"] <= 1.02 * seen[0]["denied"], f"{it['limits']} does not beat {first['limits']}: {it['denied']}, {seen[0]['denied']}")
+    tight = re.fullmatch(r"token-bucket (\d+)/m", first["limits"])
+    half = int(tight[1]) // 2
+    check.contains(first["why"], "half of it would have been enough", "it has room")
+    seen = replay(f"token-bucket {half}/m burst {half}", "--where", f"ip!={ATTACKER}", SAMPLE)
+    check.equal(seen["most_denied"], [], "and that is true")
+
+
+def test_room_in_other_logs(check):
+    """Whoever is denied by the first suggestion loses at least half, in logs of all kinds; but for one key at most, that was not seen like this before."""
+    draw = random.Random(checks.seed())
+    nat = [(draw.uniform(0, 7200), OFFICE, "/", "GET") for _ in range(6000)]
+    for name, rows in {"an office": nat, "an office and an attack": [*nat, *((draw.uniform(5000, 5400), ATTACKER, "/", "GET") for _ in range(9000))],
+                       "nobody": [], "a scraper": [(4.0 * i, SCRAPER, "/", "GET") for i in range(1800)]}.items():
+        log = write("room.json", [*visits(draw, 300, 7200, 20), *rows])
+        first = suggest(log)["suggestions"][0]
+        little = [it for it in first["judged"]["most_denied"] if 2 * it["denied"] < it["requests"]]
+        check(len(little) <= 1, f"{name}: {first['limits']} takes a little from {little}")
+        check(first["meets_goal"], f"{name}: {first['limits']} meets the goal")
+        if "attack" in name:
+            first = suggest(log, "--spare", OFFICE)["suggestions"][0]
+            check.equal([it["key"] for it in first["judged"]["most_denied"]], [ATTACKER], f"{name}: {first['limits']} stops only the attack, if the office is to be spared")
+
+
+def test_spared(check):
+    """A key is left out of a limit only if the limit denies it. Terminal, page and JSON name it."""
+    page = FOLDER / "spared.html"
+    told = suggest(SAMPLE, "--spare", OFFICE)
+    first, second = told["suggestions"]
+    check.equal([first["left_out"], second["left_out"]], [False, True], "only the strict one needs an exemption")
+    check("allow" not in first["policy"] and "geo" not in first["nginx"], "no exemption in the first text")
+    check("allow" in second["policy"] and "geo" in second["nginx"], "one in the second")
+    check.equal(told["spared"]["heaviest"], [{"key": OFFICE, "requests": 2027}], "JSON says who is spared")
+    for it in told["suggestions"]:
+        seen = replay(it["limits"], SAMPLE)["most_denied"]
+        check.equal(any(key["key"] == OFFICE for key in seen), it["left_out"], f"{it['limits']}: denies the spared key, without an exemption")
+    out = weir("suggest", SAMPLE, "--spare", OFFICE, "--report", page, code=0).stdout
+    text = html.unescape(page.read_text())
+    for said in ("192.0.2.10 with 2027 requests", "never denied by this limit, so it needs no exemption", "left out: it would deny them, 775 requests in the first half"):
+        check.contains(" ".join(out.split()), said, "the terminal")
+        check.contains(text, said, "the page")
+    check.contains(text, '192.0.2.10 <span class="soft">(spared)</span>', "the page marks the key among the heaviest")
+    many = weir("suggest", SAMPLE, "--spare", "198.51.100.0/24", code=0).stdout
+    check(re.search(r"to spare .* and \d+\s+more; \d+ requests in all", " ".join(many.split())), "a network: some names, and how many more")
+    everybody = suggest(SAMPLE, "--spare", "0.0.0.0/0", "--spare", "::/0", code=1)
+    check.equal((everybody["verdict"], everybody["suggestions"]), ("too short", []), "everybody is spared")
+    check.contains(everybody["reason"], "only requests of keys that are to be spared", "everybody is spared: says so")
+    check.contains(everybody["advice"], "--deny-keys 0%", "everybody is spared: what to do")
+
+
+def test_replay_spare(check):
+    """weir replay --spare decides as a policy with allow does."""
+    policy = FOLDER / "spare.yaml"
+    policy.write_text(f'version: 1\npolicies:\n  - {{name: c, allow: [{{ip: ["{OFFICE}", "198.51.100.0/24"]}}], key: ip, limit: "token-bucket 2/m"}}\n')
+    words = ("--spare", OFFICE, "--spare", "198.51.100.0/24")
+    one, other = replay("token-bucket 2/m", *words, SAMPLE), replay("--policies", policy, SAMPLE)
+    for name in ("allowed", "denied", "keys_denied", "most_denied", "highest_admitted"):
+        check.equal(one[name], other[name], f"{name} as with a policy")
+    check.equal(one["spared"]["heaviest"][0], {"key": OFFICE, "requests": 2027}, "the heaviest of those that are spared")
+    rows = [row.split(",") for row in weir("replay", "token-bucket 2/m", *words, "--decisions", SAMPLE, code=0).stdout.splitlines()[1:]]
+    check(all(row[3] == "1" for row in rows if row[1] == OFFICE), "--decisions: the spared key is always allowed")
+    check.equal(sum(row[3] == "0" for row in rows), one["denied"], "--decisions: as many are denied")
+    check.contains(weir("replay", "token-bucket 2/m", *words, SAMPLE).stdout, ", left out of every limit\n", "the summary says so")
+    trace = FOLDER / "spare.csv"
+    trace.write_text("time,key\n" + "0,ann\n0,bob\n" * 3)
+    check.equal(replay("token-bucket 1/s", "--spare", "ann", trace)["denied"], 2, "a trace")
+    for words, said in ((["--spare", "203.0.113.7"], "no key of the log is like this"), (["--spare", ""], "it is empty"), (["--spare", "10.0.0.1/8"], "invalid --spare"),
+                        (["--spare", OFFICE, "--store", "memory:1m"], "--spare leaves keys out")):
+        got = weir("replay", "token-bucket 2/m", SAMPLE, *words)
+        check.equal((got.returncode, got.stdout), (2, ""), f"{words}: wrong usage")
+        check.contains(got.stderr, said, f"{words}: says so")
+    check.contains(weir("replay", "--policies", policy, "--spare", OFFICE, SAMPLE).stderr, "a policy file says it by itself (allow)", "--policies: says what to do")
+
+
+def test_heavy_key(check):
+    """One key makes most of the traffic: the output says what to do, and that works."""
+    draw = random.Random(checks.seed() + 1)
+    log = heavy(draw, 3700)
+    told = suggest(log, "--deny-requests", "1%", code=1)
+    check(re.match(r"One key makes 9\d\.\d% of the requests\.", told["reason"]), f"the attack is in the second half: {told['reason']}")
+    goal = re.search(r"--deny-keys ([0-9.]+%)", told["advice"])
+    check.equal([it["key"] for it in suggest(log, "--deny-keys", goal[1])["suggestions"][0]["judged"]["most_denied"]], [ATTACKER], "the advice is good")
+    log = heavy(draw, 0)
+    for words, said in (([], "If it must pass, name it with --spare."), (["--deny-requests", "1%"], "to stop it, use --deny-keys instead.")):
+        out = " ".join(weir("suggest", log, *words, code=0).stdout.split())
+        check(re.search(rf"note {ATTACKER} alone makes 9\d\.\d% of the requests\.", out), f"{words}: it is named")
+        check.contains(out, said, f"{words}: what to do")
+    check("alone makes" not in weir("suggest", log, "--spare", ATTACKER, code=0).stdout, "who is spared is known")
+    only = suggest(write("only.json", [(i / 10, ATTACKER, "/", "GET") for i in range(3000)]))
+    check.equal(only["goal"], {"deny_keys": 0, "default": True}, "the only key: nobody is to be denied")
+
+
+def test_goal(check):
+    """The usual goal is the same for pages and for logins. Whether it is met is said in so many words."""
+    pages, logins = suggest(SAMPLE), suggest(SAMPLE, "--where", "path=/login")
+    check.equal(pages["goal"], logins["goal"], "the same goal, whatever is selected")
+    check.equal([it["key"] for it in logins["suggestions"][0]["judged"]["most_denied"]], [ATTACKER], "it is of use for 72 keys")
+    for words in ([], ["--deny-keys", "0.6%"], ["--deny-requests", "10%"], ["--protect", "20/s"]):
+        said = re.findall(r"^  goal +(met|missed)", weir("suggest", SAMPLE, *words).stdout, re.M)
+        told = json.loads(weir("suggest", "--json", SAMPLE, *words).stdout)["suggestions"]
+        check.equal(said, ["met" if it["meets_goal"] else "missed" for it in told], f"{words}: met or not")
+    missed = weir("suggest", SAMPLE, "--where", "path=/login", "--deny-requests", "3%", code=1).stdout
+    check(re.search(r"goal +missed: 9\d\.\d% of the requests were denied, and the goal is 3%", missed), f"by how much it is missed: {missed}")
+
+
+def test_why(check):
+    """The reason speaks of the limit that it stands beside."""
+    draw = random.Random(checks.seed() + 2)
+    logs = [[SAMPLE], [SAMPLE, "--where", "path=/login"], [SAMPLE, "--where", "path=/login", "--deny-keys", "3%"], [heavy(draw, 0)],
+            [write("slow.json", visits(draw, 300, 7200, 3)), "--deny-keys", "5%"]]
+    units = {"s": "second", "m": "minute", "h": "hour", "d": "day", "10s": "10 seconds"}
+    for words in logs:
+        for it in suggest(*words)["suggestions"]:
+            for limit in it["limits"].split(", "):
+                kind, count, unit, burst = re.fullmatch(r"(token-bucket|sliding-counter) (\d+)/(\w+)(?: burst (\d+))?", limit).groups()
+                if kind == "sliding-counter":
+                    said = f"{count} times within {'' if unit == '10s' else 'an ' if unit == 'h' else 'a '}{units[unit]}, "
+                elif (burst or count) == "1":
+                    said = "once every "
+                else:
+                    said = f"{burst or count} times at once, then {count} per {units[unit]}"
+                check.contains(it["why"], said, f"{limit}: {it['why']}")
+            nobody = "nobody would have been denied" in it["why"]
+            check.equal(nobody, it["chosen"]["denied"] == 0, f"{it['limits']}: {it['why']}")
+
+
+def test_nginx(check):
+    """What is pasted limits what --where selects: the location, and only the method."""
+    told = suggest(SAMPLE, "--where", "path=/login", "--where", "method=POST")
+    text = told["suggestions"][0]["nginx"]
+    count = int(re.search(r'"token-bucket (\d+)/m"', text)[1])
+    http, _, server = text.partition("# in server { ... }:\n")
+    server = server.replace("# Then what the location does", "proxy_pass http://127.0.0.1:{port}/page; # Then what the location does")
+    with nginx_server.Nginx(http=http, server=server + "location = /page { empty_gif; } location = /page/ { empty_gif; }") as nginx:
+        check("[warn]" not in nginx.errors(), "nginx does not warn")
+        check.equal(nginx.statuses(["/login"] * (count + 3)).count(429), 0, "GET is not limited")
+        posts = [nginx.get("/login", method="POST").status for _ in range(count + 3)]
+        check.equal(posts.count(429), 3, f"POST is: {posts}")
+    for where, said in (("path=/api/*", "location ^~ /api/ {"), ("path=/a|/b", "location = /b {"), ("method!=GET", 'map $request_method $not_get_other { default ""; GET 1; }')):
+        log = write("paths.json", [(at, ip, draw, method) for at, ip, draw, method in
+                                   ((i / 7, f"198.51.100.{i % 200}", ("/api/x", "/a", "/b")[i % 3], ("GET", "POST")[i % 2]) for i in range(9000))])
+        told = suggest(log, "--where", where)["suggestions"]
+        check.contains(told[0]["nginx"], said, where)
+        for it in told:
+            before, _, inside = it["nginx"].partition("# in server { ... }:\n")
+            code, wrong = nginx_server.Nginx.check(before + "server { listen {port}; root {folder}; " + inside + "}")
+            check.equal(code, 0, f"{where}: nginx takes {it['nginx']!r}: {wrong}")
+    odd = suggest(log, "--where", "path=/a*b|/a", "--deny-keys", "10%")["suggestions"][0]
+    check("location" not in odd["nginx"] and any("do not say all of --where" in note for note in odd["notes"]), f"a path that no location says: {odd['notes']}")
+
+
+def test_names(check):
+    """Names of fields that no line has are told, with those that there are."""
+    log = FOLDER / "nested.json"
+    log.write_text("".join(json.dumps({"ts": T + i, "client": {"addr": f"192.0.2.{i % 9}", "tls": {"v": 1}}, "http": {"target": "/login", "tags": ["a"]}, "deep": {"a": {"b": {"c": {"d": 1}}}}})
+                           + "\n" for i in range(300)))
+    fields = "ts, client.addr, client.tls.v, http.target, http.tags, deep.a.b.c.d"
+    check.contains(weir("replay", "token-bucket 1/s", log).stdout, f"the first line has the fields {fields};", "members of members")
+    for command in (["suggest"], ["replay", "token-bucket 1/s"]):
+        got = weir(*command, log, "--field", "ip=client.address")
+        check.equal((got.returncode, got.stdout), (2, ""), f"{command[0]}: a name that no line has")
+        check.contains(got.stderr, 'invalid --field "ip=client.address": no line of the log has client.address; the first line has ts, client.addr', f"{command[0]}: says so")
+    where = ["--field", "ip=client.addr", "--where", "path=/login"]
+    out = weir("replay", "token-bucket 1/s", log, *where).stdout
+    check.contains(out, f"no line has path, so --where path=/login says nothing\n    the first line has the fields {fields};\n    --field path=NAME says which one it is\n", "--where")
+    check.equal(replay("token-bucket 1/s", log, *where)["log"]["unseen_where"], "path=/login", "--where: JSON")
+    right = replay("token-bucket 1/s", log, *where, "--field", "path=http.target")
+    check.equal((right["requests"], right["log"]["unseen_where"]), (300, None), "as it says: all are found")
+    check("no line has" not in weir("replay", "token-bucket 1/s", log, "--field", "ip=client.addr", "--where", "user!=*").stdout, "NAME!=* needs no field")
+    check.contains(weir("replay", "token-bucket 1/s", log, "--field", "ip=client.addr", "--where", "clint.addr!=x").stdout, "--where can name one that lines have", "a name that is not one of ours")
+    long = FOLDER / "long.json"
+    long.write_text(json.dumps({"ts": T, **{f"name-{i}" * 5: i for i in range(99)}, "e\033[31m": {"\u009b1m": 1}}) + "\n")
+    out = weir("replay", "token-bucket 1/s", long).stdout
+    check.contains(out, ", ...;", "many names: the list is cut, and says so")
+    check(not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out), "masked")
+
+
+def run_shell(command, folder):
+    path = f"{pathlib.Path(WEIR).resolve().parent}:{os.environ['PATH']}"
+    return subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, timeout=600, env={**weir_server.environment(), "PATH": path}, text=True)
+
+
+def test_command(check):
+    """The replay that is printed runs as it is, and shows the suggestions."""
+    folder = FOLDER / "it's a folder"
+    folder.mkdir()
+    log = folder / "a $(log) 'x'.json"
+    shutil.copy(write("command.json", [(i / 7, f"198.51.100.{i % 200}", "/a b", "POST") for i in range(9000)]), log)
+    for words in ([SAMPLE], [SAMPLE, "--spare", OFFICE], [SAMPLE, "--spare", OFFICE, "--spare", "198.51.100.0/24", "--where", "path!=/login", "--no-spread", "--disorder", "1m"],
+                  [SAMPLE, "--protect", "20/s"], [log, "--where", "path=/a b", "--key", "ip, path", "--memory", "64m", "--field", "ip=ip"]):
+        told = suggest(*words)
+        out = weir("suggest", *words, code=0).stdout
+        check.equal(len(told["replay"]), len({it["total"] for it in told["suggestions"]}), f"{words[1:]}: a command for each kind of key")
+        printed = re.findall(r"^  (weir replay (?:.*\\\n)*.*)$", out, re.M)
+        check.equal([" ".join(command.replace("\\\n", " ").split()) for command in printed], [" ".join(command.split()) for command in told["replay"]], f"{words[1:]}: in lines, it is the same")
+        limits = []
+        for command in printed:
+            (folder / "report.html").unlink(missing_ok=True)
+            got = run_shell(command + " --json", folder)
+            check.equal(got.returncode, 0, f"{command}: {got.stderr}")
+            check((folder / "report.html").exists(), f"{command}: writes the page")
+            limits += [it["limits"] for it in json.loads(got.stdout)["candidates"]]
+        check.equal(sorted(limits), sorted(it["limits"] for it in told["suggestions"]), f"{words[1:]}: all suggestions")
+    piped = subprocess.run([str(WEIR), "suggest", "--json"], input=log.read_bytes(), capture_output=True, timeout=600, env=weir_server.environment())
+    check(json.loads(piped.stdout)["replay"][0].endswith(" LOG"), "a pipe has no name")
+    bad = FOLDER / "e\033]0;pwned\007vil.json"
+    shutil.copy(log, bad)
+    check("\033" not in weir("suggest", bad, code=0).stdout, "names of files are masked")
+
+
+def test_help(check):
+    check("1  denied" not in weir("replay", "--help", code=0).stdout, "replay does not end with 1")
+
+
+TESTS = [test_first, test_room_in_other_logs, test_spared, test_replay_spare, test_heavy_key, test_goal, test_why, test_nginx, test_names, test_command, test_help]
+
+if __name__ == "__main__":
+    sys.exit(checks.run(TESTS, sys.argv[1:]))
