@@ -67,10 +67,13 @@ class BadKey extends Error {}
 class BadAddress extends BadKey {}
 
 function ipKey(address) {
+    if (address === undefined || address === null || address === "")
+        throw new errors.EINVAL("the client's address is not known, as behind a Unix socket: set \"trust proxy\" (Express) or trustProxy (Fastify) to the number of proxies, " +
+            "and let them send X-Forwarded-For");
     try {
         return `ip:${addressKey(address)}`;
     } catch (error) {
-        throw typeof address === "string" && address !== "" ? new BadAddress(error.message) : error; // without one the program is wrong
+        throw new BadAddress(error.message);
     }
 }
 

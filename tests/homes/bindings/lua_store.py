@@ -130,6 +130,19 @@ def test_fields(check):
         check(nginx.get("/f?k=b&style=x-ratelimit").fields.get("x-ratelimit-remaining") == "0", "another style")
 
 
+def test_addresses(check):
+    """Keys of addresses are those of Python and Node. nginx says who the client is, also behind proxies."""
+    real = "set_real_ip_from 127.0.0.1; set_real_ip_from unix:; real_ip_header X-Forwarded-For;"
+    with lua_nginx.Nginx(server=f"location = /who {{ {real} content_by_lua_block {{ ngx.say(weir.address_key()) }} }}") as nginx:
+        for field, wanted in ((None, "127.0.0.1"), ("192.0.2.7", "192.0.2.7"), ("198.51.100.1, 192.0.2.7", "192.0.2.7"), ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+                              ("2001:db8::5", "2001:db8::/64"), ("2001:db8:0:1::5", "2001:db8:0:1::/64"), ("::1", "::/64"), ("::ffff:192.0.2.7", "192.0.2.7"),
+                              ("0:0:0:a0::1", "0:0:0:a0::/64"), ("unknown", "127.0.0.1")):
+            got = nginx.get("/who", {"X-Forwarded-For": field} if field else None).text
+            check.equal(got, wanted + "\n", f"X-Forwarded-For: {field}")
+        for wrong in ('"unix:"', '""', "5", "false"):
+            check.contains(str(nginx.lua(f"return weir.address_key({wrong})")), "the client's address is not known, as behind a Unix socket", wrong)
+
+
 def test_waits(check):
     """They sleep without holding up the worker, and never longer than they may."""
     with lua_nginx.Nginx() as nginx:
@@ -319,7 +332,7 @@ def test_collected_lists(check):
         check.equal(nginx.lua(LISTS), [5000, True, 16], "every request with its own limit and key")
 
 
-TESTS = [test_mistakes, test_tables, test_fields, test_waits, test_library, test_replaced_zone, test_memory, test_collected,
+TESTS = [test_mistakes, test_tables, test_fields, test_addresses, test_waits, test_library, test_replaced_zone, test_memory, test_collected,
          test_collected_lists]
 
 if __name__ == "__main__":

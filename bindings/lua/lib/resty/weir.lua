@@ -2,11 +2,12 @@
 --
 --     local weir = require "resty.weir"
 --     local store = assert(weir.open("shm:/limits?size=16m"))
---     local decision, err = store:take(ngx.var.remote_addr, "token-bucket 10/s burst 20")
+--     local decision, err = store:take("ip:" .. weir.address_key(), "token-bucket 10/s burst 20")
 --
 -- README.md beside lib/ is the manual.
 
 local library = require "resty.weir.library"
+local address = require "resty.weir.address"
 local arguments = require "resty.weir.arguments"
 local decision = require "resty.weir.decision"
 local zone = require "resty.weir.zone"
@@ -18,6 +19,7 @@ local STORES_MAX = 64
 
 local _M = {
     _VERSION = ffi.string(C.weir_version()),
+    address_key = address.key,
     receipt = decision.receipt,
     retry_after = decision.retry_after,
     fields = decision.fields,

@@ -146,13 +146,19 @@ async function noWayAround() {
         for (const path of ["/key", "/throws", "/rejects", "/cost?n=x", "/cost?n=-1", "/cost?n=1.5", "/cost?n=1"])
             seen.push((await get(path)).status);
         same(seen, [429, 429, 429, 429, 429, 429, 200], "no key, no cost, no way");
+        const unix = http.createServer((req, res) => allow({ key: undefined })(req, res, () => res.end("ok")));
+        await new Promise((resolve) => { unix.listen("\0weir-" + process.pid, resolve); });
+        const answer = await new Promise((resolve) => { http.get({ socketPath: "\0weir-" + process.pid, path: "/" }, resolve); });
+        answer.resume();
+        unix.close();
+        same([answer.statusCode, answer.headers["weir-reason"]], [429, "closed"], "a Unix socket without an address");
         const nobody = await get("/address", { headers: { "x-forwarded-for": "nobody" } });
         same([nobody.status, JSON.parse(nobody.body).detail], [400, "invalid address \"nobody\": expected an IPv4 or IPv6 address"], "an address that is none");
         await get("/denied");
         same([(await get("/denied")).body, (await get("/failed")).body], ["of onDenied", "of onError"], "what async functions throw reaches Express");
     });
     process.off("warning", warned);
-    for (const why of ["invalid cost NaN", "invalid address \"nobody\""])
+    for (const why of ["invalid cost NaN", "the client's address is not known, as behind a Unix socket", "invalid address \"nobody\""])
         same(warnings.filter((text) => text.startsWith(`WeirWarning: requests are denied without a decision: ${why}`)).length, 1, `warned, once in a while: ${why}`);
 }
 
