@@ -52,9 +52,10 @@ static PyObject *decision_repr(PyObject *op)
     const weir_decision *d = &((DecisionObject *)op)->d;
     return PyUnicode_FromFormat(
         "weir.Decision(allowed=%s, limit=%lld, remaining=%lld, retry_after_us=%lld, "
-        "reset_after_us=%lld, delay_us=%lld)",
+        "reset_after_us=%lld, delay_us=%lld, granted=%lld)",
         d->allowed ? "True" : "False", (long long)d->limit, (long long)d->remaining,
-        (long long)d->retry_after_us, (long long)d->reset_after_us, (long long)d->delay_us);
+        (long long)d->retry_after_us, (long long)d->reset_after_us, (long long)d->delay_us,
+        (long long)d->granted);
 }
 
 /* ---- times ---- */

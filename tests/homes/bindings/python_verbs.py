@@ -57,6 +57,7 @@ def test_decisions(check):
     check(never.retry_after is None and never.retry_after_us == weir.NEVER, "never")
     check(store.peek("k", "fixed-window 3/h from-first").allowed and store.peek("k", "fixed-window 3/h from-first").receipt is None, "peek")
     check.contains(repr(d), "allowed=True, limit=3, remaining=1", "repr")
+    check.contains(repr(store.peek("some", "fixed-window 3/h", 9, least=1)), "granted=3)", "repr: how much is granted")
     check.equal((d.rows, d.error, d.code), ((), None, 0), "no rows, no error")
     store.reset("k")
     check.equal(store.peek(b"k", "fixed-window 3/h from-first").remaining, 3, "reset; str and bytes are the same key")
