@@ -258,7 +258,10 @@ static void check_print_plan(const struct job *job, const struct weir__policies 
                plan->by->name, shown);
         break;
     case WEIR__VERDICT_DENY:
-        printf("%sdenied%s: the deny list of %s matches %s\n", style.bad, style.off, plan->by->name,
+        printf("%sdenied%s: %s %s %s %s\n", style.bad, style.off,
+               plan->denial == WEIR__DENIED_MISSING ? "an attribute in the key of"
+                                                    : "the deny list of",
+               plan->by->name, plan->denial == WEIR__DENIED_MISSING ? "is missing in" : "matches",
                shown);
         break;
     case WEIR__VERDICT_LIMITS:

@@ -172,6 +172,12 @@ has "by name: another is named" 'no policy is named "toke"' "$err"
 exits "by name: no request" 2 check "$file" --policy tokens
 has "by name: what is missing" "--policy needs --request" "$err"
 
+printf 'version: 1\npolicies:\n  - {name: p, key: user, missing: deny, limit: smooth 5/s, deny: [{ip: 192.0.2.7}]}\n' | write
+run check "$file" --request "ip=192.0.2.8"
+has "denied: an attribute is missing" "denied: an attribute in the key of p is missing in ip=192.0.2.8" "$out"
+run check "$file" --request "ip=192.0.2.7&user=ann"
+has "denied: by the list" "denied: the deny list of p matches ip=192.0.2.7" "$out"
+
 printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: smooth 5/s}\n' | write
 run check "$file"
 has "a note: nobody is trusted" "no trusted_proxies" "$out"
