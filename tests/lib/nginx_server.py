@@ -68,7 +68,8 @@ def sanitized_environment(folder, module=NGINX_MODULE):
 class Nginx:
     """`main` and `events` are text for these levels; `listen` is options of server's listen (http2), `log` the
     error log's level (info or debug); `files` are written into the folder (served from {folder}/html, say) before it starts;
-    `command` goes before nginx's own words (valgrind); module=False leaves the module out."""
+    `command` goes before nginx's own words (valgrind); module=False leaves the module out. leaves_zones: see clear()."""
+    leaves_zones = False
 
     def __init__(self, http="", server=None, main="", events="", workers=1, listen="", log="info", files=None, env=None,
                  module=True, master=True, connections=1000, command=()):
@@ -97,7 +98,11 @@ class Nginx:
             self.clear()
 
     def clear(self):
+        """Ends it, and removes what it has left. In production the next nginx removes zones of resty.weir.limit.*."""
         self.kill()
+        if self.process and not self.leaves_zones:
+            for path in pathlib.Path("/dev/shm").glob(f"weir-nginx-*-{self.process.pid}-*"):
+                path.unlink(missing_ok=True)
         for port in self.ports.values():
             ports.give_back(port)
         shutil.rmtree(self.folder, ignore_errors=True)

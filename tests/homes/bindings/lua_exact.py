@@ -181,11 +181,15 @@ def zones_of(*servers):
     return {name for name in lua_nginx.shm_zones() if any(f"-{pid}-" in name for pid in servers)}
 
 
+class Leaving(lua_nginx.Nginx):
+    leaves_zones = True
+
+
 def test_zones_are_removed(check):
     """The zone of a dict lives as long as its nginx, over reloads; what a dead nginx left is removed by the next one."""
     ask = 'return (require("resty.weir.limit.count").new("store", 10, 1000):incoming("k", true)), select(2, ' \
           'require("resty.weir.limit.count").new("store", 10, 1000):incoming("k", true))'
-    with lua_nginx.Nginx(DICTS) as nginx:
+    with Leaving(DICTS) as nginx:
         first = nginx.process.pid
         check.equal(nginx.lua(ask), [0, 8], "counted")
         mine = zones_of(first)
@@ -196,7 +200,7 @@ def test_zones_are_removed(check):
         nginx.reload(http=nginx.http.replace("store 4m", "store 2m"))
         check.equal(nginx.lua(ask), [0, 8], "a dict of another size is a new one")
         check.equal(len(zones_of(first)), 2, "and has its own zone")
-        with lua_nginx.Nginx(DICTS) as other:
+        with Leaving(DICTS) as other:
             second = other.process.pid
             check.equal(other.lua(ask), [0, 8], "another nginx has its own states")
             check(mine <= zones_of(first), "and removes nothing of a living one")
