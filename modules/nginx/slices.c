@@ -59,7 +59,7 @@ static void slices_uncount(struct weir__pool *pool, int64_t cost)
     pool->wanted = weir__max(0, pool->wanted - cost);
 }
 
-/* Under the lock. */
+/* Under the lock. Without a pool Redis is asked. */
 static void slices_spend(ngx_http_weir_slicer_t *slicer, const weir_request *request,
                          const struct weir__slice_terms *terms, struct slices_found *found,
                          weir_decision *ret)
@@ -72,12 +72,13 @@ static void slices_spend(ngx_http_weir_slicer_t *slicer, const weir_request *req
     ngx_http_weir_pools_set(pools, found->ask.tag);
     struct weir__pool *pool = weir__pools_place(pools->table, found->ask.tag, request->key, rule,
                                                 terms, now.now_us, &withheld);
+    if (!pool)
+        return;
     if (now.now_us < pools->memory->mute_us)
         now.slot_us = 0;
-    if (pool && found->again)
+    if (found->again)
         slices_uncount(pool, request->cost);
-    if (pool)
-        found->spend = weir__pool_spend(pool, &now, request->cost, ret, &refill);
+    found->spend = weir__pool_spend(pool, &now, request->cost, ret, &refill);
     if (refill || found->spend == WEIR__SPEND_REFILL)
         found->begins = weir__pool_ask(
             pool, &now, refill ? 0 : request->cost,
@@ -88,7 +89,7 @@ static void slices_spend(ngx_http_weir_slicer_t *slicer, const weir_request *req
         found->ask.call.serial = pool->serial;
     if (found->spend == WEIR__SPEND_REFILL && !found->begins)
         found->spend = WEIR__SPEND_ASK;
-    if (pool && !has_slot)
+    if (!has_slot)
         found->slot = ngx_http_weir_peer_slot_turn(slicer->store, now.now_us, &found->turn);
 }
 

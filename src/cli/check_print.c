@@ -75,7 +75,7 @@ static void check_print_overrides(const struct weir__entry *entry,
     for (size_t i = 0; i < entry->override_count; i++) {
         const struct weir__override *it = &entry->overrides[i];
         check_print_conditions(i == 0 ? "override" : "", it->limit, &it->when, attributes);
-        if (it->reduced)
+        if (entry->shares && it->reduced)
             check_print_shares(entry->shares, it->reduced, attributes);
         cli_slicing_print_all(use, it->limit, LABEL);
     }

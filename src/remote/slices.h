@@ -67,6 +67,7 @@ struct weir__slices {
     _Atomic uint64_t slices_returned, slices_lost, units_returned, units_lost;
     struct weir__slot_try slot_try;     /* under remote->lock */
     uint64_t lease;                     /* of the slot; 0: none */
+    uint64_t tried_lease;               /* of a try that nobody answered; 0: none */
     int64_t slot_next_us, scan_next_us; /* when to renew or try again; when to look for returns */
     int64_t idle_since_us;              /* since when no pool is used */
     int64_t doubt_us;                   /* until then a return that nobody answered may arrive */

@@ -221,19 +221,33 @@ static bool keep_scan(struct weir__slices *slices, struct keep_batch *batch, boo
 
 /* ---- the slot ---- */
 
-static void keep_slot_job(struct weir__slices *slices, enum weir__verb verb, struct weir__job *job,
-                          weir_request *request, weir_decision *ret)
+static void keep_slot_job(struct weir__slices *slices, enum weir__verb verb, uint64_t lease,
+                          struct weir__job *job, weir_request *request, weir_decision *ret)
 {
     *request = weir_request_make(weir__slot_key(), slices->remote->slot_limit);
     request->acquire = verb == WEIR__VERB_ACQUIRE;
     *job = (struct weir__job){.verb = verb,
                               .requests = request,
                               .count = 1,
-                              .lease = slices->lease,
+                              .lease = lease,
                               .deadline_us = keep_deadline_us(slices),
                               .time_us = -1,
                               .ret = ret};
     weir__remote_send(slices->remote, (struct weir__job *const[]){job}, 1);
+}
+
+/* A try that nobody answered may have got a slot all the same, which others lack then. Where
+ * scripts serve us, its lease is known. False: that is not answered, either. */
+static bool keep_give_up(struct weir__slices *slices)
+{
+    weir_request request;
+    struct weir__job job;
+    if (slices->tried_lease)
+        keep_slot_job(slices, WEIR__VERB_RELEASE, slices->tried_lease, &job, &request, NULL);
+    if (slices->tried_lease && job.code == WEIR_EUNREACHABLE)
+        return false;
+    slices->tried_lease = 0;
+    return true;
 }
 
 static void keep_acquire(struct weir__slices *slices, int64_t now_us)
@@ -241,8 +255,11 @@ static void keep_acquire(struct weir__slices *slices, int64_t now_us)
     weir_request request;
     weir_decision ret;
     struct weir__job job;
-    keep_slot_job(slices, WEIR__VERB_ACQUIRE, &job, &request, &ret);
     slices->slot_next_us = now_us + WEIR__SLOT_RETRY_US;
+    if (!keep_give_up(slices))
+        return;
+    keep_slot_job(slices, WEIR__VERB_ACQUIRE, 0, &job, &request, &ret);
+    slices->tried_lease = job.code == WEIR_EUNREACHABLE ? job.lease : 0;
     weir__lock_take(&slices->remote->lock);
     bool got = weir__slot_tried(&slices->slot_try, &job, slices->remote->url.deadline_us);
     weir__lock_release(&slices->remote->lock);
@@ -258,7 +275,7 @@ static void keep_renew(struct weir__slices *slices, int64_t now_us)
 {
     weir_request request;
     struct weir__job job;
-    keep_slot_job(slices, WEIR__VERB_RENEW, &job, &request, NULL);
+    keep_slot_job(slices, WEIR__VERB_RENEW, slices->lease, &job, &request, NULL);
     bool gone = job.code == 0 && job.integer != 1;
     if (job.code == 0 && !gone)
         slices->slot_us = now_us + WEIR__SLOT_LIFE_US;
@@ -277,18 +294,31 @@ static void keep_release(struct weir__slices *slices)
     struct weir__job job;
     slices->slot_us = 0;
     if (slices->lease && weir__boot_us() >= slices->doubt_us)
-        keep_slot_job(slices, WEIR__VERB_RELEASE, &job, &request, NULL);
+        keep_slot_job(slices, WEIR__VERB_RELEASE, slices->lease, &job, &request, NULL);
     slices->lease = 0;
+}
+
+/* Nothing is taken under the slot any more. It is given back when calls that were on their way are
+ * over: what they bring must not be spent under another slot. */
+static void keep_rest(struct weir__slices *slices, int64_t now_us)
+{
+    slices->slot_us = 0;
+    slices->slot_wanted = 0;
+    slices->slot_next_us = now_us + slices->remote->url.deadline_us + CALL_PATIENCE_US;
 }
 
 static void keep_slot(struct weir__slices *slices, bool used)
 {
     int64_t now_us = weir__boot_us();
-    slices->idle_since_us = used ? now_us : slices->idle_since_us;
-    if (slices->lease && now_us - slices->idle_since_us >= SLOT_IDLE_US)
+    bool rests = slices->lease && !slices->slot_us;
+    slices->idle_since_us = used || (rests && slices->slot_wanted) ? now_us : slices->idle_since_us;
+    bool idle = now_us - slices->idle_since_us >= SLOT_IDLE_US;
+    if (rests && idle && now_us >= slices->slot_next_us)
         keep_release(slices);
-    else if (slices->lease &&
-             (now_us >= slices->slot_next_us || atomic_exchange(&slices->slot_doubted, 0)))
+    else if (slices->lease && !rests && idle)
+        keep_rest(slices, now_us);
+    else if (slices->lease && !idle &&
+             (rests || now_us >= slices->slot_next_us || atomic_exchange(&slices->slot_doubted, 0)))
         keep_renew(slices, now_us);
     if (!slices->lease && slices->slot_wanted && now_us >= slices->slot_next_us) {
         slices->slot_wanted = 0;
@@ -304,7 +334,7 @@ static int64_t keep_next_us(const struct weir__slices *slices)
     int64_t next_us = weir__boot_us() + LONGEST_US;
     if (slices->lease || slices->slot_wanted)
         next_us = weir__min(next_us, slices->slot_next_us);
-    if (slices->lease)
+    if (slices->lease && slices->slot_us)
         next_us = weir__min(next_us, slices->idle_since_us + SLOT_IDLE_US);
     if (slices->busy)
         next_us = weir__min(next_us, slices->scan_next_us);

@@ -444,6 +444,23 @@ def test_slots_unreachable(check):
             check.equal(driver.slices().trouble, "", "it is over")
 
 
+def test_slot_that_nobody_told(check):
+    """A try for the slot whose answer does not come may have got it: the process gives it back, and is not in its own way.
+    Scripts only: the module chooses leases by itself, and such a one lasts 10 s."""
+    with redis_server.Server() as server, server.client() as client, Proxy(server.port) as proxy, \
+            Driver(address(proxy.port, "deadline=1s&fail=closed&slices=20%&peers=1&slice-life=5s")) as driver:
+        limit, said = FROZEN.format(100000), set()
+        checks.until("Redis has the script", lambda: not driver.take("other", f"{limit}, fixed-window 9/366d").degraded)
+        proxy.mode = "hold"
+        driver.hammer("k", limit, threads=8, pause_us=1000)
+        checks.until("a slot that nobody was told of", lambda: client.call("EXISTS", SLOT_KEY))
+        checks.until("it is missed", lambda: "does not answer" in driver.slices().trouble)
+        proxy.mode = "pass"
+        checks.until("a slot", lambda: (said.add(driver.slices().trouble), driver.slices().slot)[1])
+        driver.tally("stop")
+        check(not any("peers=" in it for it in said), f"all slots were never taken: {said}")
+
+
 def test_slots_refused(check):
     """A user who may not write the key of the slots: the store says so, in the server's words."""
     for engine, options in ENGINES:
