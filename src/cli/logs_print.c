@@ -57,8 +57,8 @@ static void logs_print_names(const struct desk_facts *facts)
     if (!where && !keyless)
         return;
     if (where)
-        printf("    no line has %s, so --where %s says nothing\n", cli_show(where, len).text,
-               cli_show_text(where).text);
+        printf("    no line has %s, so %s line matches --where %s\n", cli_show(where, len).text,
+               where[len] == '!' ? "every" : "no", cli_show_text(where).text);
     if (facts->names[0]) {
         fputs("    the first line has the fields ", stdout);
         cli_print_masked(facts->names, strlen(facts->names));

@@ -89,7 +89,9 @@ static const char *nginx_paths(const struct suggest *suggest)
     }
     size_t values = 1;
     for (const char *p = found; p && *p; p++) {
-        bool last = !p[1] || p[1] == '|';
+        bool first = p == found || p[-1] == '|', last = !p[1] || p[1] == '|';
+        if (first && *p != '/')
+            return NULL;
         if (!isalnum((unsigned char)*p) && !strchr("/_.~-|", *p) && !(*p == '*' && last))
             return NULL;
         values += *p == '|';

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define SPARED_NAMED 3 /* keys */
+#define FEW_KEYS 10    /* fewer say little */
 #define SECOND_US INT64_C(1000000)
 #define HEAVY 0.5 /* of all requests: a key that should be known by name */
 
@@ -132,8 +133,12 @@ static void why_put_meaning(struct weir__buffer *out, const struct suggest *sugg
     bool costs = whole->cost != whole->requests;
     for (size_t i = 0; i < limit->count; i++) {
         const struct weir__rule *rule = &limit->rules[i];
-        weir__put_format(out, i ? ", and " : "Each %s may %s ", suggest->key_text,
-                         costs ? "use" : "ask");
+        const char *each = suggest->key_text[0] == '\'' ? "" : "Each ";
+        if (i == 0)
+            weir__put_format(out, "%s%s may %s ", each, *each ? suggest->key_text : "All together",
+                             costs ? "use" : "ask");
+        else
+            weir__put_text(out, ", and ");
         bool bucket = weir__algorithm_of(rule)->shape == WEIR__SHAPE_DEBT;
         if (!bucket)
             weir__put_format(out, "%" PRId64 "%s within %s%s, fast or slowly", rule->count,
@@ -278,7 +283,9 @@ void suggest_put_meets(struct weir__buffer *out, const struct desk_suggest *resu
         return;
     }
     weir__put_text(out, "met");
-    if (keys || requests)
+    if (keys && result->parts[1].keys < FEW_KEYS)
+        weir__put_text(out, ", but so few keys say little about another day");
+    else if (keys || requests)
         weir__put_format(
             out, ", but another day may miss it: up to %s of the %s, and the goal is %g%%",
             suggest_percent(keys ? it->keys.high : it->requests.high).text,

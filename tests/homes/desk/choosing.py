@@ -158,6 +158,7 @@ def test_heavy_key(check):
     check("alone makes" not in weir("suggest", log, "--spare", ATTACKER, code=0).stdout, "who is spared is known")
     only = suggest(write("only.json", [(i / 10, ATTACKER, "/", "GET") for i in range(3000)]))
     check.equal(only["goal"], {"deny_keys": 0, "default": True}, "the only key: nobody is to be denied")
+    check.contains(suggest(log, "--key", "'all'")["suggestions"][0]["why"], "All together may ask ", "one key for all")
 
 
 def test_goal(check):
@@ -215,8 +216,9 @@ def test_nginx(check):
             before, _, inside = it["nginx"].partition("# in server { ... }:\n")
             code, wrong = nginx_server.Nginx.check(before + "server { listen {port}; root {folder}; " + inside + "}")
             check.equal(code, 0, f"{where}: nginx takes {it['nginx']!r}: {wrong}")
-    odd = suggest(log, "--where", "path=/a*b|/a", "--deny-keys", "10%")["suggestions"][0]
-    check("location" not in odd["nginx"] and any("do not say all of --where" in note for note in odd["notes"]), f"a path that no location says: {odd['notes']}")
+    for where in ("path=/a*b|/a", "path=*", "path=/a|*"):
+        odd = suggest(log, "--where", where, "--deny-keys", "10%")["suggestions"][0]
+        check("location =" not in odd["nginx"] and any("do not say all of --where" in note for note in odd["notes"]), f"{where}: no location says it: {odd['nginx']}")
 
 
 def test_names(check):
@@ -232,7 +234,7 @@ def test_names(check):
         check.contains(got.stderr, 'invalid --field "ip=client.address": no line of the log has client.address; the first line has ts, client.addr', f"{command[0]}: says so")
     where = ["--field", "ip=client.addr", "--where", "path=/login"]
     out = weir("replay", "token-bucket 1/s", log, *where).stdout
-    check.contains(out, f"no line has path, so --where path=/login says nothing\n    the first line has the fields {fields};\n    --field path=NAME says which one it is\n", "--where")
+    check.contains(out, f"no line has path, so no line matches --where path=/login\n    the first line has the fields {fields};\n    --field path=NAME says which one it is\n", "--where")
     check.equal(replay("token-bucket 1/s", log, *where)["log"]["unseen_where"], "path=/login", "--where: JSON")
     right = replay("token-bucket 1/s", log, *where, "--field", "path=http.target")
     check.equal((right["requests"], right["log"]["unseen_where"]), (300, None), "as it says: all are found")
