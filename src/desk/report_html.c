@@ -71,8 +71,8 @@ static const char html_head[] =
     "h1{font-size:18px}h2{font-size:15px;margin-top:16px}.a,.y,.d,.bar,i{-webkit-print-color-"
     "adjust:exact;"
     "print-color-adjust:exact}}\n"
-    "h2 code{font-size:inherit}dl{display:grid;grid-template-columns:max-content 1fr;gap:4px "
-    "14px;margin:8px 0}dd{margin:0}"
+    "h2 code{font-size:inherit}dl{display:grid;gap:4px 14px;margin:8px 0;"
+    "grid-template-columns:max-content minmax(0,1fr)}dd{margin:0}"
     "dt{color:var(--soft)}pre{margin:0;overflow-x:auto;background:var(--card);padding:6px 8px;"
     "border-radius:6px;font:13px/1.4 ui-monospace,monospace}\n"
     "</style>\n<title>";

@@ -1,4 +1,4 @@
-/* The page of `weir replay --report`: no console errors, no network, readable on a phone, light and dark, on paper. */
+/* The pages of `weir replay --report` and `weir suggest --report`: no console errors, no network, readable on a phone, light and dark, on paper. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -49,6 +49,13 @@ export async function reporting(harness) {
         if (width === 1280) assert.ok((await it.pdf()).length > 10000);
       }, { context });
     }
+    const asked = path.join(folder, "suggest.html");
+    execFileSync(WEIR, ["suggest", "--spare", "10.1.0.7", "--report", asked, path.join(folder, "access.log")]);
+    await harness.test("report: what is suggested, at 390 pixels", { base: `file://${asked}` }, async (it) => {
+      assert.equal(await it.evaluate(() => document.documentElement.scrollWidth), 390);
+      await it.locator("dd", { hasText: "10.1.0.7 with " }).first().waitFor();
+      await it.locator("pre", { hasText: "weir replay --limit " }).waitFor();
+    }, { context: { viewport: { width: 390, height: 900 } } });
   } finally {
     rmSync(folder, { recursive: true });
   }
