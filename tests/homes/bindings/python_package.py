@@ -121,6 +121,22 @@ def test_wheel(check):
     check.equal(done.stdout, "[]\n", "everything has a docstring")
 
 
+def test_environment(check):
+    """The recipe of README.md: an environment in the clone, with Debian's Flask and gunicorn, and the package for `python -m gunicorn`."""
+    wheel = next(pathlib.Path(bindings.python()["PYTHONPATH"]).parent.glob("*.whl"))
+    with tempfile.TemporaryDirectory() as folder:
+        python = pathlib.Path(folder, "env/bin/python")
+        done = run(bindings.PYTHON, "-m", "venv", "--system-site-packages", "--without-pip", pathlib.Path(folder, "env"))
+        check.equal(done.returncode, 0, f"venv: {done.stdout}")
+        done = run(bindings.PYTHON, "-m", "pip", "--python", python, "install", "--no-deps", wheel, env=offline())
+        check.equal(done.returncode, 0, f"pip: {done.stdout}")
+        done = run(python, "-c", "import flask, weir.wsgi; print(weir.__file__)", cwd=folder)
+        check(done.stdout.startswith(folder), f"the package is the environment's: {done.stdout}")
+        done = run(python, "-m", "gunicorn", "--version", cwd=folder)
+        check.equal(done.returncode, 0, f"gunicorn: {done.stdout}")
+    check("/env/" in (build.ROOT / ".gitignore").read_text(encoding="ascii").split(), "git ignores it")
+
+
 def test_types(check):
     site = bindings.python()["PYTHONPATH"]
     with tempfile.TemporaryDirectory() as folder:
@@ -176,7 +192,7 @@ def test_make_wheel(check):
         check(done.returncode == 0 and list((build.ROOT / "build/wheel").glob("weir-*.whl")), f"make wheel: {done.stdout[-2000:]}")
 
 
-TESTS = [test_wheel, test_types, test_pip, test_other_versions, test_other_targets, test_make_wheel]
+TESTS = [test_wheel, test_environment, test_types, test_pip, test_other_versions, test_other_targets, test_make_wheel]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -178,6 +178,9 @@ def test_errors(check):
     for url, kind in (("foo:", weir.EURL), ("", weir.EURL), ("memory:\0", weir.EURL), ("file:/nowhere/at/all", weir.ESYSTEM),
                       ("memory:1", weir.EURL)):
         raises(check, kind, "", lambda url=url: weir.Store(url), url)
+    mistyped = f"/weir-py-mistyped-{os.getpid()}"
+    raises(check, weir.ESYSTEM, "there is no zone; check its name", lambda: weir.Store(f"shm:{mistyped}?create=no"), "create=no")
+    check(not os.path.exists(f"/dev/shm{mistyped}"), "create=no makes no zone")
     raises(check, TypeError, "", lambda: weir.Store(5))
     raises(check, TypeError, "", weir.Store)
 
