@@ -1,20 +1,25 @@
 # One word for each task. Meson builds.
 .POSIX:
-.PHONY: all help weir nginx-module redis-module run test check lint portable bench bench-redis bench-server bench-nginx bench-bindings wheel coverage fuzz soak guava-traces deb install clean
+.PHONY: programs all help weir nginx-module redis-module run test check lint portable bench bench-redis bench-server bench-nginx bench-bindings wheel coverage fuzz soak guava-traces deb install clean
 
+# What a user runs: the program, the libraries, the modules, the examples. No tests.
+programs:
+	tools/deps.sh run
+	tools/programs.sh
+
+# The same and the programs of the tests.
 all:
 	tools/deps.sh build
 	tools/configure.sh build
 	ninja -C build
 
-# What a user needs.
 help:
 	@echo 'make weir           only the program, build/weir: about 20 seconds'
 	@echo 'make nginx-module   only build/ngx_http_weir_module.so, for the nginx that is installed'
 	@echo 'make redis-module   only build/weir_redis.so, for Redis and Valkey'
 	@echo 'make run            the program, and starts it with an example: http://127.0.0.1:7311/'
-	@echo 'make                all of it, with libraries, man pages and the programs of the tests'
-	@echo 'make install        all of it, installed under /usr/local'
+	@echo 'make                all that users run: program, libraries, modules, man pages, examples'
+	@echo 'make install        the same, installed under /usr/local'
 	@echo 'make deb            Debian packages, in build/deb'
 	@echo 'make wheel          the Python package, in build/wheel'
 	@echo 'make clean          removes build/'
@@ -57,29 +62,29 @@ lint:
 	tools/lint.sh
 
 # Other libraries and weir side by side.
-bench: all
+bench: programs
 	bench/run.py
 	bench/replay.py
 	ninja -C build bench/bench-stalls && build/bench/bench-stalls
 
 # Redis commands, scripts and the module side by side.
-bench-redis: all
+bench-redis: programs
 	bench/redis.py
 	bench/redis_deadline.py
 	bench/redis_slices.py
 
 # weir serve beside redis-server and nginx.
-bench-server: all
+bench-server: programs
 	tools/deps.sh bench
 	bench/server.py
 
 # The nginx module beside limit_req and limit_conn.
-bench-nginx: all
+bench-nginx: programs nginx-module
 	tools/deps.sh bench
 	bench/nginx.py
 
 # The Python package beside an empty call and the package limits.
-bench-bindings: all
+bench-bindings: programs
 	tools/deps.sh bindings
 	bench/bindings.py
 
@@ -118,8 +123,11 @@ deb:
 	tools/deps.sh build deb
 	packaging/deb.sh
 
-install: all
-	meson install -C build
+# Also what needs the headers of nginx, and scdoc.
+install:
+	tools/deps.sh build
+	tools/programs.sh
+	meson install -C build --no-rebuild
 
 clean:
 	rm -rf build

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """tests/run.py itself: lines come while others still run, failures of all kinds count, those that wait run side by side and
-never on the same port; every file in tests/ is run by somebody; and `make run` builds the program alone."""
+never on the same port; every file in tests/ is run by somebody; and `make run` builds the program alone, `make` no tests."""
 import importlib.util
 import os
 import pathlib
@@ -151,6 +151,12 @@ def test_make_parts():
     for target, built in (("weir", "weir"), ("nginx-module", "ngx_http_weir_module.so"), ("redis-module", "weir_redis.so")):
         told = subprocess.run(["make", "-n", target], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
         check([line for line in told.splitlines() if line.startswith("ninja")] == [f"ninja -C build {built}"], f"make {target}: {told}")
+    for words in ([], ["install"], ["bench"]):
+        told = subprocess.run(["make", "-n", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+        check("tools/programs.sh\n" in told and "ninja -C build\n" not in told, f"make {words} builds what users run: {told}")
+    told = subprocess.run([ROOT / "tools/installed-targets", ROOT / "build"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    check({"weir", "libweir.a", "weir_redis.so"} <= set(told), f"what users run: {told}")
+    check(not [name for name in told if name.startswith(("tests/", "fuzz/", "bench/"))], f"what users run has no tests: {told}")
 
 
 def test_make_run():
