@@ -275,7 +275,7 @@ export const errors: {
     readonly EDENIED: ErrorClass<DeniedError>;
 };
 
-export type FieldStyle = "ietf" | "ietf-06" | "x-ratelimit" | "openai" | "off";
+export type FieldStyle = "ietf" | "ietf-06" | "x-ratelimit" | "openai" | "retry-after" | "off";
 
 /** The HTTP fields that tell of a decision of takeAll: pairs of name and value. `limits` are those of its requests. */
 export function fields(

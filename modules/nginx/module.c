@@ -136,10 +136,13 @@ static ngx_conf_enum_t log_levels[] = {{ngx_string("info"), NGX_LOG_INFO},
                                        {ngx_string("error"), NGX_LOG_ERR},
                                        {ngx_null_string, 0}};
 
-static ngx_conf_enum_t header_styles[] = {
-    {ngx_string("ietf"), WEIR__FIELDS_IETF},     {ngx_string("ietf-06"), WEIR__FIELDS_IETF_06},
-    {ngx_string("x-ratelimit"), WEIR__FIELDS_X}, {ngx_string("openai"), WEIR__FIELDS_OPENAI},
-    {ngx_string("off"), WEIR__FIELDS_OFF},       {ngx_null_string, 0}};
+static ngx_conf_enum_t header_styles[] = {{ngx_string("ietf"), WEIR__FIELDS_IETF},
+                                          {ngx_string("ietf-06"), WEIR__FIELDS_IETF_06},
+                                          {ngx_string("x-ratelimit"), WEIR__FIELDS_X},
+                                          {ngx_string("openai"), WEIR__FIELDS_OPENAI},
+                                          {ngx_string("retry-after"), WEIR__FIELDS_RETRY},
+                                          {ngx_string("off"), WEIR__FIELDS_OFF},
+                                          {ngx_null_string, 0}};
 
 /* One word of a list. nginx's own reader would not name the words. */
 static char *module_set_word(ngx_conf_t *cf, ngx_command_t *cmd, void *data)

@@ -302,6 +302,8 @@ void weir__rate_fields(enum weir__field_style style, const struct weir__rated *r
         return;
     if (!folded->allowed && folded->retry_after_us >= 0)
         to = fields_add_number(ret, to, "retry-after", fields_seconds_up(folded->retry_after_us));
+    if (style == WEIR__FIELDS_RETRY)
+        return;
     if (style == WEIR__FIELDS_IETF || style == WEIR__FIELDS_OPENAI) {
         int numbers[WEIR_LIMITS_MAX];
         for (size_t i = 0; i < n; i++)
@@ -316,11 +318,10 @@ void weir__rate_fields(enum weir__field_style style, const struct weir__rated *r
     fields_add_triple(ret, to, style == WEIR__FIELDS_X ? x : ietf_06, row);
 }
 
-const char *const weir__field_styles[] = {[WEIR__FIELDS_IETF] = "ietf",
-                                          [WEIR__FIELDS_IETF_06] = "ietf-06",
-                                          [WEIR__FIELDS_X] = "x-ratelimit",
-                                          [WEIR__FIELDS_OPENAI] = "openai",
-                                          [WEIR__FIELDS_OFF] = "off"};
+const char *const weir__field_styles[] = {
+    [WEIR__FIELDS_IETF] = "ietf",         [WEIR__FIELDS_IETF_06] = "ietf-06",
+    [WEIR__FIELDS_X] = "x-ratelimit",     [WEIR__FIELDS_OPENAI] = "openai",
+    [WEIR__FIELDS_RETRY] = "retry-after", [WEIR__FIELDS_OFF] = "off"};
 
 bool weir__field_style_read(const char *text, size_t len, enum weir__field_style *ret)
 {

@@ -18,11 +18,12 @@ enum weir__field_style {
     WEIR__FIELDS_IETF_06, /* RateLimit-Limit, -Remaining, -Reset */
     WEIR__FIELDS_X,       /* X-RateLimit-Limit, -Remaining, -Reset (seconds from now) */
     WEIR__FIELDS_OPENAI,  /* as IETF, and X-RateLimit-Limit-NAME, -Remaining-NAME, -Reset-NAME */
+    WEIR__FIELDS_RETRY,   /* only Retry-After */
     WEIR__FIELDS_OFF,     /* none, not even Retry-After */
 };
 
 extern const char *const weir__field_styles[WEIR__FIELDS_OFF + 1]; /* their names */
-/* "ietf", "ietf-06", "x-ratelimit", "openai", "off"; false: none of them. */
+/* "ietf", "ietf-06", "x-ratelimit", "openai", "retry-after", "off"; false: none of them. */
 bool weir__field_style_read(const char *text, size_t len, enum weir__field_style *ret);
 
 /* One limit as the fields name it. */

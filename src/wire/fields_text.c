@@ -45,8 +45,8 @@ int weir_fields(const char *style, const weir_request *requests, size_t n, const
                           folded ? "room for the fields is" : "decision is");
     if (!style || !weir__field_style_read(style, strlen(style), &as))
         return weir__fail(err, WEIR_EINVAL, 0,
-                          "invalid style \"%.40s\": expected ietf, ietf-06, x-ratelimit, openai "
-                          "or off",
+                          "invalid style \"%.40s\": expected ietf, ietf-06, x-ratelimit, openai, "
+                          "retry-after or off",
                           style ? style : "");
     int code = fields_text_find(requests, n, names, rated, &count, err);
     if (code)

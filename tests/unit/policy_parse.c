@@ -187,7 +187,8 @@ static const struct {
     {"version: 1\npolicy: []\n", "p.yaml:2:1: unknown key \"policy\"; did you mean policies?"},
     {"- a\n", "p.yaml:1:1: expected a map (\"version: …\")"},
     {"version: 1\nheaders: itf\npolicies: []\n",
-     "p.yaml:2:10: headers is ietf, ietf-06, x-ratelimit, openai or off, found \"itf\"; did you "
+     "p.yaml:2:10: headers is ietf, ietf-06, x-ratelimit, openai, retry-after or off, found "
+     "\"itf\"; did you "
      "mean "
      "ietf?"},
     {"version: 1\ntrusted_proxies: [10.0.0.1/8]\npolicies: []\n",

@@ -55,6 +55,7 @@ static void test_styles(void)
           "ratelimit-limit: 100\nratelimit-remaining: 7\nratelimit-reset: 30\n");
     check(WEIR__FIELDS_X, &setting,
           "x-ratelimit-limit: 100\nx-ratelimit-remaining: 7\nx-ratelimit-reset: 30\n");
+    check(WEIR__FIELDS_RETRY, &setting, "");
     check(WEIR__FIELDS_OFF, &setting, "");
     /* denied: when to come again, rounded up */
     setting.rows[0].allowed = false;
@@ -64,6 +65,7 @@ static void test_styles(void)
           "retry-after: 1\nratelimit: \"token-bucket\";r=0;t=1\n"
           "ratelimit-policy: \"token-bucket\";q=100;w=10\n");
     setting.rows[0].retry_after_us = 2 * SECOND + 1;
+    check(WEIR__FIELDS_RETRY, &setting, "retry-after: 3\n");
     check(WEIR__FIELDS_IETF_06, &setting,
           "retry-after: 3\nratelimit-limit: 100\nratelimit-remaining: 0\nratelimit-reset: 3\n");
     check(
@@ -329,6 +331,7 @@ static void test_reading_styles(void)
     CHECK(weir__field_style_read("ietf-06", 7, &style) && style == WEIR__FIELDS_IETF_06);
     CHECK(weir__field_style_read("x-ratelimit!", 11, &style) && style == WEIR__FIELDS_X);
     CHECK(weir__field_style_read("openai", 6, &style) && style == WEIR__FIELDS_OPENAI);
+    CHECK(weir__field_style_read("retry-after", 11, &style) && style == WEIR__FIELDS_RETRY);
     CHECK(weir__field_style_read("off", 3, &style) && style == WEIR__FIELDS_OFF);
 }
 

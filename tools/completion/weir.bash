@@ -69,7 +69,7 @@ _weir() {
         return
         ;;
     --headers)
-        mapfile -t COMPREPLY < <(compgen -W "ietf ietf-06 x-ratelimit openai off" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "ietf ietf-06 x-ratelimit openai retry-after off" -- "$current")
         return
         ;;
     --listen | --listen-tls | --host | --max-* | --*-timeout | --shutdown-delay | --access-log-sample | --envoy-near-limit)

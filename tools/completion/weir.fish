@@ -111,7 +111,7 @@ complete -c weir -n "__fish_seen_subcommand_from serve" -l envoy-near-limit -x -
 complete -c weir -n "__fish_seen_subcommand_from serve" -l max-connection-age -x -d "Age of HTTP/2 connections"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l max-connection-age-grace -x -d "Time for pending requests after that"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l health-store -d "Report not ready while the store cannot decide"
-complete -c weir -n "__fish_seen_subcommand_from serve" -l headers -x -a "ietf ietf-06 x-ratelimit openai off" -d "Rate limit fields"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l headers -x -a "ietf ietf-06 x-ratelimit openai retry-after off" -d "Rate limit fields"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l host -x -d "Accept this host name, too"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l token-file -rF -d "Token of clients"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l admin-token-file -rF -d "Token of administrators"

@@ -9,7 +9,7 @@ const { Store, fields, keyOf } = require("./store");
 
 const RULE = ["key", "limit", "cost", "name"];
 const OPTIONS = [...RULE, "limits", "skip", "style", "status", "onError", "onDenied"];
-const STYLES = ["ietf", "ietf-06", "x-ratelimit", "openai", "off"];
+const STYLES = ["ietf", "ietf-06", "x-ratelimit", "openai", "retry-after", "off"];
 const PROBLEM = "application/problem+json";
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const COST_MAX = 1e12;

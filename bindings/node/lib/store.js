@@ -357,7 +357,7 @@ function fields(decision, limits, options) {
     if (typeof decision !== "object" || decision === null || !Array.isArray(decision.rows) || decision.rows.length > 16)
         throw new errors.EINVAL("invalid decision: expected one of takeAll or peekAll");
     if (typeof style !== "string")
-        throw new errors.EINVAL(`invalid style ${show(style)}: expected ietf, ietf-06, x-ratelimit, openai or off`);
+        throw new errors.EINVAL(`invalid style ${show(style)}: expected ietf, ietf-06, x-ratelimit, openai, retry-after or off`);
     const of = (Array.isArray(limits) ? limits : [limits]).map(limitOf);
     const count = of.reduce((sum, limit) => sum + limit.length, 0);
     if (count !== decision.rows.length)

@@ -219,8 +219,8 @@ class Guard:
                  ipv6_prefix: int = 64) -> None:
         if on_error not in ("deny", "allow"):
             raise ValueError(f'invalid on_error "{on_error}": expected deny or allow')
-        if headers not in ("ietf", "ietf-06", "x-ratelimit", "openai", "off"):
-            raise ValueError(f'invalid headers "{headers}": expected ietf, ietf-06, x-ratelimit, openai or off')
+        if headers not in ("ietf", "ietf-06", "x-ratelimit", "openai", "retry-after", "off"):
+            raise ValueError(f'invalid headers "{headers}": expected ietf, ietf-06, x-ratelimit, openai, retry-after or off')
         if trusted_hops != SERVER and not (isinstance(trusted_hops, int) and 0 <= trusted_hops <= 100):
             raise ValueError(f'invalid trusted_hops {trusted_hops!r}: expected the number of proxies, 0 to 100, or "server"')
         if on_denied is not None and not callable(on_denied):

@@ -142,8 +142,8 @@ static int serve_configure(const struct cli_call *call, struct options *options,
     if (options->style &&
         !weir__field_style_read(options->style, strlen(options->style), &config->style))
         return cli_fail(call, CLI_USAGE,
-                        "invalid --headers \"%s\": expected ietf, ietf-06, x-ratelimit, openai "
-                        "or off",
+                        "invalid --headers \"%s\": expected ietf, ietf-06, x-ratelimit, openai, "
+                        "retry-after or off",
                         cli_show_text(options->style).text);
     int code = serve_set_listens(call, options, config);
     if (code == CLI_OK && options->max_memory)

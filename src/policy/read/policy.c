@@ -19,7 +19,8 @@ enum weir__field_style weir__read_style(struct weir__reader *reader,
                                         const struct weir__yaml_node *map,
                                         enum weir__field_style otherwise)
 {
-    static const char *const words[] = {"ietf", "ietf-06", "x-ratelimit", "openai", "off", NULL};
+    static const char *const words[] = {"ietf",        "ietf-06", "x-ratelimit", "openai",
+                                        "retry-after", "off",     NULL};
     int found = weir__yaml_get_word(reader->yaml, map, "headers", words, -1);
     if (found >= 0)
         weir__field_style_read(words[found], strlen(words[found]), &otherwise);

@@ -111,7 +111,7 @@ LOCATION = {
     'weir_status no;': ['"no"', "400 to 599"],
     'weir_status 429; weir_status 503;': ["weir_status", "duplicate"],
     'weir_log_level loud;': ["loud", "info, notice, warn, error"],
-    'weir_headers rfc;': ["rfc", "ietf, ietf-06, x-ratelimit, openai, off"],
+    'weir_headers rfc;': ["rfc", "ietf, ietf-06, x-ratelimit, openai, retry-after, off"],
     'weir_headers ietf; weir_headers off;': ["weir_headers", "duplicate"],
     'weir_headers ietf add;': ["add", "replace"],
     'weir_headers off replace;': ["replace", "style"],

@@ -5,7 +5,7 @@ import sys
 from lib import checks, nginx_server
 from lib.nginx_server import T0, serve
 
-STYLES = ("ietf", "ietf-06", "x-ratelimit", "off")
+STYLES = ("ietf", "ietf-06", "x-ratelimit", "retry-after", "off")
 ALL = ("ratelimit", "ratelimit-policy", "retry-after", *(f"{x}ratelimit-{name}" for x in ("", "x-")
                                                          for name in ("limit", "remaining", "reset")))
 LIMIT = 'weir_limit key=$arg_k zone=z "token-bucket 1/m burst 2";'
@@ -13,12 +13,12 @@ PASSED = {
     "ietf": {"ratelimit": '"token-bucket";r=1;t=60', "ratelimit-policy": '"token-bucket";q=2;w=120'},
     "ietf-06": {"ratelimit-limit": "2", "ratelimit-remaining": "1", "ratelimit-reset": "60"},
     "x-ratelimit": {"x-ratelimit-limit": "2", "x-ratelimit-remaining": "1", "x-ratelimit-reset": "60"},
-    "off": {}}
+    "retry-after": {}, "off": {}}
 REJECTED = {
     "ietf": {"ratelimit": '"token-bucket";r=0;t=60', "ratelimit-policy": '"token-bucket";q=2;w=120', "retry-after": "60"},
     "ietf-06": {"ratelimit-limit": "2", "ratelimit-remaining": "0", "ratelimit-reset": "60", "retry-after": "60"},
     "x-ratelimit": {"x-ratelimit-limit": "2", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "60", "retry-after": "60"},
-    "off": {}}
+    "retry-after": {"retry-after": "60"}, "off": {}}
 
 
 def fields(answer):

@@ -215,7 +215,7 @@ def test_key_base64(check):
 def test_styles(check):
     names = {"ietf": {"ratelimit", "ratelimit-policy"},
              "ietf-06": {"ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"},
-             "x-ratelimit": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}, "off": set(),
+             "x-ratelimit": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}, "retry-after": set(), "off": set(),
              "openai": {"ratelimit", "ratelimit-policy", *(f"x-ratelimit-{it}-fixed-window" for it in ("limit", "remaining", "reset"))}}
 
     def rates(answer):
