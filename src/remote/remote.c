@@ -81,6 +81,13 @@ int weir__remote_why(weir_store *store, weir_error *err)
     return weir__fleet_check(remote->fleet, err);
 }
 
+unsigned weir__remote_servers(weir_store *store, unsigned *ret_away)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    *ret_away = 0;
+    return remote->owner == getpid() ? weir__fleet_owners(remote->fleet, ret_away) : 0;
+}
+
 bool weir__remote_reachable(weir_store *store)
 {
     struct weir__remote *remote = weir__remote_of(store);
@@ -119,7 +126,7 @@ void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
         remote->look.undecided = false;
     else if (grew && remote->look.reached)
         remote->look.undecided = true;
-    ret->servers = remote->owner == getpid() ? weir__fleet_owners(remote->fleet, &ret->away) : 0;
+    ret->servers = weir__remote_servers(store, &ret->away);
     /* Where a server is away, those that are left may refuse, too: CLUSTERDOWN. */
     bool others_refuse = refused && !decided && grew;
     ret->down = !reached || remote->look.undecided;

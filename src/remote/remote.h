@@ -94,6 +94,8 @@ void weir__remote_send(struct weir__remote *remote, struct weir__job *const jobs
 bool weir__remote_reachable(weir_store *store);
 /* 0 while every server that owns keys can be reached, else WEIR_EUNREACHABLE and which, and why. */
 int weir__remote_why(weir_store *store, weir_error *err);
+/* How many servers own keys, and how many of these cannot be reached now. Any thread. */
+unsigned weir__remote_servers(weir_store *store, unsigned *ret_away);
 
 /* ---- for those who write logs, since the library never prints ---- */
 

@@ -112,6 +112,7 @@ static int run_open_counters(weir_error *err)
         .threads = (size_t)server.config.threads,
         .now_us = weir__clock_us(),
         .store = server.remote ? NULL : server.store,
+        .remote = server.remote ? server.store : NULL,
         .sliced = slices.on ? server.store : NULL,
         .store_kind = server.store_kind,
         .access_log = server.access_log,

@@ -168,6 +168,7 @@ struct server_metrics_setup {
     size_t threads;
     int64_t now_us;                       /* when the server started */
     weir_store *store;                    /* each report reads the state of its zone; NULL: none */
+    weir_store *remote;                   /* each report counts its servers; NULL: it has none */
     weir_store *sliced;                   /* each report counts its slices; NULL: it has none */
     const char *store_kind;               /* "memory", "shm", "file", "redis"; must live as long */
     struct server_access_log *access_log; /* for its counts; NULL: none */

@@ -8,6 +8,7 @@
  */
 #include "server/observe/observe.h"
 
+#include "remote/remote.h"
 #include "remote/slices.h"
 #include "server/observe/access_log.h"
 
@@ -374,6 +375,13 @@ static void text_put_store(struct server_lines *lines, const struct server_metri
     weir_zone_info zone;
     if (metrics->setup.store && weir_store_info(metrics->setup.store, &zone) == WEIR_OK)
         text_put_zone(lines, &zone);
+    if (metrics->setup.remote) {
+        unsigned away, servers = weir__remote_servers(metrics->setup.remote, &away);
+        lines_family(lines, SERVER_GAUGE, "weir_store_servers", NULL,
+                     "Servers that own keys of the store.");
+        PUT(servers - away, {"state", "reached"});
+        PUT(away, {"state", "away"});
+    }
     if (metrics->setup.sliced) {
         struct weir__slices_counts slices;
         weir__slices_count(metrics->setup.sliced, &slices);

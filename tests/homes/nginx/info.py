@@ -128,11 +128,15 @@ def test_prometheus(check):
         check.contains(text, 'nginx_weir_store_up{store="redis://:***@127.0.0.1', "the store")
         done = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         check.equal((done.returncode, done.stdout), (0, ""), "promtool")
-        rules = (ROOT / "packaging/monitoring/rules.yaml").read_text(encoding="utf-8")
-        asked = set(re.findall(r"(?<![:\w])nginx_weir_[a-z_]+", rules))
-        check(len(asked) >= 6 and asked <= set(types), f"the rules for Prometheus name what there is: {asked - set(types)}")
-        check.contains(text, 'outcome="rejected"', "their outcome")
-        check.contains(text, 'kind="fresh"', "their kind")
+        labels = {name: {label: set(re.findall(f'{label}="([^"]*)"', "".join(it[2] for it in found if it[1] == name)))
+                         for it in found if it[1] == name for label in re.findall('([a-z]+)="', it[2])} for name in types}
+        for file in ("rules.yaml", "dashboard.json"):
+            asked = re.findall(r"(?<![:\w])(nginx_weir_[a-z_]+)(?:\{([^}]*))?", (ROOT / "packaging/monitoring" / file).read_text(encoding="utf-8"))
+            names = {name for name, _ in asked}
+            check(len(names) >= 6 and names <= set(types), f"{file} names what there is: {names - set(types)}")
+            for name, label, values in ((name, *it) for name, them in asked for it in re.findall(r'([a-z]+)[!=~]+\\?"([^"\\]*)', them)):
+                known = labels[name].get(label, set()) | ({"$nginx"} if label == "instance" else set())
+                check(set(values.split("|")) <= known, f"{file}: {label} of {name} is never {values}, but {known}")
 
 
 def test_evictions(check):

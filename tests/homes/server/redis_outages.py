@@ -39,6 +39,12 @@ def of_policy(server):
     return tuple(int(abuse_tools.total(report, name)) for name in ("weir_degraded_decisions_total", "weir_policy_degraded_decisions_total"))
 
 
+def servers(server):
+    """How many servers the metric calls reached, and away."""
+    report = abuse_tools.metrics(server)
+    return tuple(int(report[f'weir_store_servers{{state="{state}"}}']) for state in ("reached", "away"))
+
+
 def test_node_away(check):
     """One node of three is away: the others decide, and the line says whose keys are decided here. Requests of several keys
     are counted once, in total and for their policy, whichever of their keys it is."""
@@ -48,10 +54,12 @@ def test_node_away(check):
         take = lambda customer, user: client.post("/v1/take", {"attributes": {
             "customer": named(cluster, "customer", customer), "user": named(cluster, "user", user)}}).json
         check.equal(take(0, 1)["degraded"], False, "decided by the cluster")
+        check(server.wait_for(lambda: servers(server) == (3, 0)), f"three servers: {servers(server)}")
         cluster.nodes[1].kill()
         away = said(server, "of 3 servers of the store cannot be reached")
         check(len(away) == 1 and "1 of 3 servers" in away[0] and f"127.0.0.1:{cluster.nodes[1].port}" in away[0]
               and "; meanwhile, for their keys, everything is denied" in away[0], f"which node, and what about its keys: {away}")
+        check.equal(servers(server), (2, 1), "the metric counts it")
         check.equal([take(0, 2)["degraded"] for _ in range(3)], [False] * 3, "the others decide")
         check.equal([take(1, 0)["allowed"] for _ in range(4)] + [take(0, 1)["allowed"] for _ in range(5)] + [take(1, 1)["allowed"]],
                     [False] * 10, "its keys are decided here")
