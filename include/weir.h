@@ -694,7 +694,8 @@ WEIR_API WEIR_MUST_CHECK int weir_wakeup_open_n(weir_store *store, const void *k
  * that weir_take_all was given: each with `detail`, which it has filled. `folded` is its answer.
  * `names` is NULL, or has what the fields call each limit, in the order of all limits; NULL in it
  * is the word of the algorithm. `style` is "ietf", "ietf-06", "x-ratelimit", "openai",
- * "retry-after" or "off": docs/SERVER.md has all of them. WEIR_EINVAL also where `size` is too small. */
+ * "retry-after" or "off": docs/SERVER.md has all of them. WEIR_EINVAL also where `size` is too
+ * small. */
 WEIR_API WEIR_MUST_CHECK int weir_fields(const char *style, const weir_request *requests, size_t n,
                                          const char *const *names, const weir_decision *folded,
                                          char *ret, size_t size, weir_error *err);

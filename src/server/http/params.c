@@ -104,9 +104,11 @@ static void params_read_flag(const struct reading *it)
 static void params_read_style(const struct reading *it)
 {
     if (!weir__field_style_read(it->value.data, it->value.len, it->ret))
-        weir__put_format(it->why,
-                         "headers must be ietf, ietf-06, x-ratelimit, openai, retry-after or off, not \"%.*s\"",
-                         params_shown(it->value), it->value.data);
+        weir__put_format(
+            it->why,
+            "headers must be ietf, ietf-06, x-ratelimit, openai, retry-after or off, not "
+            "\"%.*s\"",
+            params_shown(it->value), it->value.data);
 }
 
 #define AT(member) offsetof(struct server_params, member)
