@@ -13,6 +13,7 @@
  * many processes as there are peers, all busy; docs/SLICES.md has a table of a simulation. */
 #define UNDER_PARTS 2
 #define OVER_PARTS 5
+#define WORTH_IT 20 /* what a process should be able to hold */
 
 int cli_slicing_read(const struct cli_call *call, const char *url, struct weir__slicing *ret)
 {
@@ -100,8 +101,11 @@ void cli_slicing_print(const struct cli_slice_use *use, const weir_limit *limit,
     else if (it.serves)
         weir__put_format(&buffer,
                          " One call gains about %" PRId64 " decisions under the limit and %" PRId64
-                         " over it, if requests cost 1 and keep the process busy.",
-                         it.terms.most / UNDER_PARTS, weir__max(1, it.terms.most / OVER_PARTS));
+                         " over it, if requests cost 1 and keep the process busy.%s",
+                         it.terms.most / UNDER_PARTS, weir__max(1, it.terms.most / OVER_PARTS),
+                         it.terms.most < WORTH_IT
+                             ? " That is hardly worth it: use more slices=, fewer peers=, or none."
+                             : "");
     cli_print_labelled("slices", column, text);
 }
 
