@@ -72,6 +72,10 @@ run explain "token-bucket 1000/s" --json --store "redis://h?slices=5%25&peers=10
 is "slices: what Redis is asked with" "token-bucket 1000/s burst 950" "$(field limits.0.slices.asked)"
 run explain "token-bucket 1000/s cost 951" --store "redis://h?slices=5%&peers=10"
 has "slices: more than is left" "costs 951, and is always denied" "$out"
+run explain "token-bucket 3999/s" --store "redis://h?slices=5%&peers=10"
+has "slices: too small to gain much" "hardly worth it" "$(echo $out)"
+run explain "token-bucket 4000/s" --store "redis://h?slices=5%&peers=10"
+lacks "slices: large enough" "hardly worth it" "$(echo $out)"
 run explain "token-bucket 1000/s" --json
 lacks "no slices: no word of them" "slices" "$out"
 run explain "token-bucket 1000/s" --store memory:1m
