@@ -502,6 +502,7 @@ static void test_manual(void)
     CHECK_INT(weir_store_open("memory:1m", &setup.store, NULL), WEIR_OK);
     CHECK_INT(weir_store_open("redis://127.0.0.1:1?slices=5%&peers=2", &setup.sliced, NULL),
               WEIR_OK); /* nobody is asked */
+    setup.remote = setup.sliced;
     CHECK_INT(server_metrics_create(&setup, &metrics, NULL), WEIR_OK);
     server_metrics_certificate(metrics, START / 1000000);
     char *const report = report_of(metrics, PROMETHEUS, START);

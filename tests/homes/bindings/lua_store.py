@@ -128,6 +128,8 @@ def test_fields(check):
         check.within(int(second.fields["retry-after"]), 8639000, 8640000, "seconds, rounded up")
         check.equal(second.fields["ratelimit-policy"], '"fixed-window";q=1;w=8640000', "the policy")
         check(nginx.get("/f?k=b&style=x-ratelimit").fields.get("x-ratelimit-remaining") == "0", "another style")
+        less = nginx.get("/f?k=a&style=retry-after").fields
+        check("retry-after" in less and "ratelimit" not in less, f"only Retry-After: {less}")
 
 
 def test_addresses(check):

@@ -65,6 +65,8 @@ def test_rules(check, client):
     web = client(store_at(), "fixed-window 1/h", exempt=lambda request: request.method == "OPTIONS", deny_status=503, headers="x-ratelimit")
     check.equal([web.ask(method="OPTIONS")[0], web.ask()[0], web.ask()[0]], [200, 200, 503], f"{web.kind}: a function, another status")
     check("x-ratelimit-limit" in web.ask()[1] and "retry-after" in web.ask()[1], f"{web.kind}: another style")
+    web = client(store_at(), "fixed-window 1/h", headers="retry-after")
+    check.equal([{"ratelimit", "ratelimit-policy", "retry-after"} & set(web.ask()[1]) for _ in range(2)], [set(), {"retry-after"}], f"{web.kind}: only Retry-After")
 
 
 @both

@@ -39,6 +39,7 @@ async function expressLimits() {
         { key: "everybody", limit: "fixed-window 3/h from-first", name: "all" }] }), (req, res) => res.send("ok"));
     app.get("/cost", limited(store, { key: "cost", limit: "fixed-window 10/h from-first", cost: (req) => Number(req.query.n), skip: (req) => req.query.vip === "1" }), (req, res) => res.send("ok"));
     app.get("/x", limited(store, { key: "x", limit: "fixed-window 1/h from-first", style: "x-ratelimit", status: 503 }), (req, res) => res.send("ok"));
+    app.get("/less", limited(still, { key: "less", limit: "fixed-window 1/h from-first", style: "retry-after" }), (req, res) => res.send("ok"));
     app.get("/own", limited(store, { key: "own", limit: async () => "fixed-window 1/h from-first", style: "off", onDenied: (req, res, decision) => res.status(418).send(`wait ${decision.retryAfterMs > 0}`) }), (req, res) => res.send("ok"));
     app.get("/broken", limited(broken, { key: "k", limit: "fixed-window 1/h" }), (req, res) => res.send("ok"));
     app.get("/open", limited(broken, { key: "k", limit: "fixed-window 1/h", onError: "allow" }), (req, res) => res.send("ok"));
@@ -66,6 +67,9 @@ async function expressLimits() {
         await get("/x");
         const x = await get("/x");
         same([x.status, x.fields["x-ratelimit-limit"], x.fields["x-ratelimit-remaining"], x.fields.ratelimit], [503, "1", "0", undefined], "another style and status");
+        await get("/less");
+        const less = await get("/less");
+        same([less.status, less.fields["retry-after"], less.fields.ratelimit], [429, "3600", undefined], "only Retry-After");
         await get("/own");
         const own = await get("/own");
         same([own.status, own.body, own.fields["retry-after"]], [418, "wait true", undefined], "an answer of one's own");
