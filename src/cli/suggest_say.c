@@ -38,7 +38,7 @@ void suggest_put_goal(struct weir__buffer *buffer, const struct desk_goal *goal)
         weir__put_text(buffer, "deny nobody");
     if (goal->keys > 0)
         weir__put_format(buffer, "deny at most %g%% of the keys%s", (double)goal->keys / 1e4,
-                         goal->least > 0 ? ", of fewer than 100 keys one" : "");
+                         goal->least > 0 ? ", or one key of fewer than 100" : "");
     and = buffer->len ? ", and " : "";
     if (goal->requests >= 0)
         weir__put_format(buffer, "%sdeny at most %g%% of the requests", and,
@@ -179,7 +179,7 @@ static void why_put_first(struct weir__buffer *out, const struct desk_suggestion
     const struct desk_outcome *did = &it->chosen;
     if (did->denied == 0) {
         weir__put_format(out, "In the first half nobody would have been denied%s.",
-                         it->roomy ? ", and half of it would have been enough" : "");
+                         it->roomy ? ", and half as much would have been enough" : "");
         return;
     }
     weir__put_format(out, "In the first half it denied %" PRId64 " request%s of %" PRId64 " key%s",
@@ -190,7 +190,7 @@ static void why_put_first(struct weir__buffer *out, const struct desk_suggestion
     else if (did->keys_stopped > 0)
         weir__put_format(out, "; %" PRId64 " of them lost at least half of what they asked for",
                          did->keys_stopped);
-    weir__put_format(out, ".%s", it->roomy ? " Half of it would have denied no more keys." : "");
+    weir__put_format(out, ".%s", it->roomy ? " Half as much would have denied no more keys." : "");
 }
 
 void suggest_put_why(struct weir__buffer *out, const struct suggest *suggest, size_t i)

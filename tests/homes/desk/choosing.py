@@ -71,7 +71,7 @@ def test_first(check):
             check(it["denied"] <= 1.02 * seen[0]["denied"], f"{it['limits']} does not beat {first['limits']}: {it['denied']}, {seen[0]['denied']}")
     tight = re.fullmatch(r"token-bucket (\d+)/m", first["limits"])
     half = int(tight[1]) // 2
-    check.contains(first["why"], "half of it would have been enough", "it has room")
+    check.contains(first["why"], "half as much would have been enough", "it has room")
     seen = replay(f"token-bucket {half}/m burst {half}", "--where", f"ip!={ATTACKER}", SAMPLE)
     check.equal(seen["most_denied"], [], "and that is true")
 
