@@ -150,7 +150,8 @@ async function months(harness) {
         const picture = (name) => shot(page, `${name}-${locale}-${timezoneId.replace("/", "-")}-${width}-${colorScheme}`);
         await month.waitFor();
         assert.deepEqual(await shown(), [`${used} 1,000,000`, after, edge]);
-        const widest = await page.evaluate(() => Math.max(...["inspect-limits", "inspect-table"].map((id) => document.getElementById(id).getBoundingClientRect().right)));
+        const widest = await page.evaluate(() => Math.max(...["inspect-limits", "inspect-table"]
+          .map((id) => document.getElementById(id).getBoundingClientRect().right)));
         assert.ok(widest <= width, `the table ends at ${widest}`);
         await picture("month");
         await page.locator("#reset").click();
