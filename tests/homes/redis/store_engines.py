@@ -323,6 +323,7 @@ def test_show(check):
             store = address(server, f"{PATIENT}&engine={engine}&prefix={engine}%3A")
             if engine == "zone":
                 store = f"file:{server.folder}/zone"
+                check.equal(weir("take", "another", limits, "--store", store)[0], 0, "zone: it is there")  # who only looks makes none
             check(weir("show", "k", "--store", store)[1].startswith("k has no state\n"), f"{engine}: nothing")
             check.equal(weir("take", "k", limits, "--cost", "3", "--store", store)[0], 0, f"{engine}: take")
             check.equal(weir("acquire", "k", "concurrent 5 lease 1h", "--cost", "2", "--store", store)[0], 0, f"{engine}: acquire")
