@@ -137,7 +137,7 @@ static ngx_int_t slices_take(ngx_http_weir_slicer_t *slicer, ngx_http_weir_ctx_t
     struct slices_found found = {.spend = WEIR__SPEND_ASK, .again = join != NULL};
     ngx_http_weir_call_t *call = NULL;
     struct weir__slice_terms terms;
-    weir_decision row;
+    weir_decision row = {0};
     if (!slices_fits(slicer->pools, plan, &terms))
         return NGX_DECLINED;
     weir__pools_tag(slicer->pools->table, request->key, &request->limit->rules[0], found.ask.tag);
@@ -209,6 +209,7 @@ void ngx_http_weir_slices_wake(ngx_http_weir_slicer_t *slicer, ngx_queue_t *wait
         ngx_http_weir_join_t *join =
             ngx_queue_data(ngx_queue_head(waiters), ngx_http_weir_join_t, link);
         ngx_queue_remove(&join->link);
+        ngx_queue_init(&join->link); /* it is in no queue */
         assert(slicer->waiters > 0);
         slicer->waiters--;
         slices_retry(join, code);

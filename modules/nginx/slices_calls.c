@@ -312,9 +312,10 @@ void ngx_http_weir_slicer_free(ngx_http_weir_slicer_t *slicer)
     if (slicer->tick.timer_set)
         ngx_del_timer(&slicer->tick);
     for (size_t i = 0; i < NGX_HTTP_WEIR_CALL_BUCKETS; i++) {
-        while (!ngx_queue_empty(&slicer->calls[i])) {
-            ngx_http_weir_call_t *call =
-                ngx_queue_data(ngx_queue_head(&slicer->calls[i]), ngx_http_weir_call_t, link);
+        ngx_queue_t *bucket = &slicer->calls[i], *next;
+        for (ngx_queue_t *it = ngx_queue_head(bucket); it != bucket; it = next) {
+            ngx_http_weir_call_t *call = ngx_queue_data(it, ngx_http_weir_call_t, link);
+            next = ngx_queue_next(it);
             if (call->answer)
                 ngx_http_weir_job_free(call->answer);
             calls_remove(slicer, call, &none);

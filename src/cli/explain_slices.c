@@ -96,9 +96,7 @@ void cli_slicing_print(const struct cli_slice_use *use, const weir_limit *limit,
                          it.terms.withheld, it.asked.text);
     else
         weir__put_text(&buffer, "Nothing is withheld.");
-    if (it.serves && it.terms.most / UNDER_PARTS < 2)
-        weir__put_text(&buffer, " One call gains next to nothing: raise slices=, or lower peers=.");
-    else if (it.serves)
+    if (it.serves)
         weir__put_format(&buffer,
                          " One call gains about %" PRId64 " decisions under the limit and %" PRId64
                          " over it, if requests cost 1 and keep the process busy.%s",
