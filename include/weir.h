@@ -335,7 +335,8 @@ typedef struct weir_decision {
     int32_t code;           /* weir_take_many: 0, or why this request was not decided */
     bool full;              /* servers only: denied because the store has no room, not by a limit */
     bool local;             /* decided from a slice, or by a denial that is still known: no call */
-    uint8_t spare_bytes[2];
+    bool uneven;            /* the call's requests were charged different amounts: weir_receipt */
+    uint8_t spare_bytes[1];
     int64_t granted; /* what the caller may use: the cost, or less with `least`; 0 if denied */
     uint64_t spare[1];
 } weir_decision;
@@ -496,7 +497,10 @@ WEIR_API WEIR_MUST_CHECK int weir_wait_with(weir_store *store, const weir_reques
 
 /* Writes the receipt of a take: opaque text, NUL-terminated, to hand to weir_settle later. The
  * first call gives the decision a random id, and later ones repeat it: take receipts of one
- * decision, not of copies. */
+ * decision, not of copies. A decision and its detail rows have one id from the start. Where
+ * weir_take_all charged its requests different amounts (`uneven`), the folded decision has no
+ * receipt: the text is empty, and weir_settle refuses it. Settle each request by a receipt of its
+ * detail rows. */
 WEIR_API WEIR_NONNULL void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE]);
 
 /* Corrects the charge named by the receipt to the real cost, once. Limits with a cost of their own

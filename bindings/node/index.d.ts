@@ -71,8 +71,8 @@ export class Decision {
     readonly delayMs: number;
     /** The cost exceeds the limit. */
     readonly never: boolean;
-    /** Text for settle(). */
-    readonly receipt: string;
+    /** Text for settle(); null: takeAll charged its requests different amounts, so settle each with the receipt of its row. */
+    readonly receipt: string | null;
 }
 
 export interface RequestOptions {

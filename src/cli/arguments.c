@@ -91,6 +91,11 @@ static int values_read_ratio(const struct cli_call *call, const char *what, cons
     return CLI_OK;
 }
 
+int cli_read_amount(const struct cli_call *call, const char *text, int64_t *ret)
+{
+    return values_read_count(call, "amount", text, WEIR_COST_MAX, ret);
+}
+
 int cli_read_lease(const struct cli_call *call, const char *text, uint64_t *ret)
 {
     if (!values_read_digits(text, UINT64_MAX, ret) || *ret == 0)

@@ -170,38 +170,16 @@ static void check_print_notes(const struct weir__policies *set)
     cli_print_wrapped(text, 0);
 }
 
-/* Whether two limits count in the same states. */
-static bool check_same_states(const weir_limit *a, const weir_limit *b)
-{
-    bool same = a->count == b->count;
-    for (size_t i = 0; i < a->count && same; i++)
-        same = weir__rule_same_state(&a->rules[i], &b->rules[i]);
-    return same;
-}
-
-/* An override of another state gives a fresh start, which is seldom meant. */
 static void check_print_fresh(const struct weir__policies *set)
 {
-    for (size_t i = 0; i < set->count; i++) {
-        const struct weir__policy *policy = &set->policies[i];
-        for (size_t j = 0; j < policy->entry_count; j++) {
-            const struct weir__entry *entry = &policy->entries[j];
-            size_t others = 0;
-            for (size_t k = 0; k < entry->override_count; k++)
-                others += !check_same_states(entry->limit, entry->overrides[k].limit);
-            if (others == 0)
-                continue;
-            char text[512];
-            struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-            weir__put_format(&buffer,
-                             "note: %zu override%s of %s, limit %s, %s another algorithm, period, "
-                             "precision, zone or anchor than the limit itself, so whom it applies "
-                             "to starts from a fresh state",
-                             others, others == 1 ? "" : "s", policy->name, entry->name,
-                             others == 1 ? "has" : "have");
-            putchar('\n');
-            cli_print_wrapped(text, 0);
-        }
+    char text[512];
+    struct weir__note_at at = {0};
+    for (;;) {
+        struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+        if (!weir__policies_note(set, &at, &buffer))
+            return;
+        putchar('\n');
+        cli_print_wrapped(text, 0);
     }
 }
 
@@ -353,7 +331,7 @@ static void check_json_put_entry(struct weir__json *json, const struct weir__ent
         check_json_put_conditions(json, "when", &entry->overrides[i].when, attributes);
         weir__json_put_string(json, "limit", weir_limit_text(entry->overrides[i].limit));
         weir__json_put_bool(json, "same_state",
-                            check_same_states(entry->limit, entry->overrides[i].limit));
+                            weir__same_states(entry->limit, entry->overrides[i].limit));
         weir__put_shares_json(json, set, entry->shares, entry->overrides[i].reduced);
         cli_slicing_put_all(json, use, entry->overrides[i].limit);
         weir__json_close(json, '}');

@@ -42,9 +42,9 @@ struct cli_call {
     char **argv;
 };
 
-extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_reset, cli_acquire,
-    cli_renew, cli_release, cli_explain, cli_replay, cli_demo, cli_bench, cli_zone, cli_lua,
-    cli_serve, cli_check, cli_top, cli_show_states, cli_run, cli_pipe, cli_suggest;
+extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_refund, cli_reset,
+    cli_acquire, cli_renew, cli_release, cli_explain, cli_replay, cli_demo, cli_bench, cli_zone,
+    cli_lua, cli_serve, cli_check, cli_top, cli_show_states, cli_run, cli_pipe, cli_suggest;
 
 /* ---- arguments.c: options and operands ---- */
 
@@ -97,6 +97,8 @@ int cli_parse(const struct cli_call *call, const struct cli_option *options, siz
 /* ---- arguments.c: one value from its text; `what` names it in the error ---- */
 
 int cli_read_cost(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
+/* From 1 to the most that a request may cost. */
+int cli_read_amount(const struct cli_call *call, const char *text, int64_t *ret);
 int cli_read_lease(const struct cli_call *call, const char *text, uint64_t *ret);
 int cli_read_key(const struct cli_call *call, const char *text, weir_key *ret);
 /* The caller frees the limit. */

@@ -9,9 +9,10 @@
 #include <string.h>
 
 static const struct cli_command *const commands[] = {
-    &cli_take,    &cli_peek, &cli_wait, &cli_settle,  &cli_reset,  &cli_acquire, &cli_renew,
-    &cli_release, &cli_run,  &cli_pipe, &cli_explain, &cli_replay, &cli_suggest, &cli_demo,
-    &cli_bench,   &cli_zone, &cli_lua,  &cli_serve,   &cli_top,    &cli_check,   &cli_show_states,
+    &cli_take,    &cli_peek,    &cli_wait,    &cli_settle,      &cli_refund, &cli_reset,
+    &cli_acquire, &cli_renew,   &cli_release, &cli_run,         &cli_pipe,   &cli_explain,
+    &cli_replay,  &cli_suggest, &cli_demo,    &cli_bench,       &cli_zone,   &cli_lua,
+    &cli_serve,   &cli_top,     &cli_check,   &cli_show_states,
 };
 
 /* The help of a command; "weir": what is around the list of all of them. */

@@ -33,6 +33,7 @@ static int request_parse(const struct cli_call *call, struct cli_request *reques
         {CLI_TAKES_RECEIPT, {"RECEIPT", &request->receipt, false}},
         {CLI_TAKES_RECEIPT, {"ACTUAL", &request->actual_text, false}},
         {CLI_TAKES_LEASE, {"ID", &request->lease_text, false}},
+        {CLI_TAKES_AMOUNT, {"AMOUNT", &request->amount_text, false}},
     };
     struct cli_option own_options[WEIR__COUNT(options)];
     struct cli_operand own_operands[WEIR__COUNT(operands)];
@@ -55,6 +56,8 @@ int cli_request_run(const struct cli_call *call)
     int code = request_parse(call, &request);
     if (code == CLI_OK && request.actual_text)
         code = cli_read_cost(call, "actual cost", request.actual_text, &request.actual);
+    if (code == CLI_OK && request.amount_text)
+        code = cli_read_amount(call, request.amount_text, &request.amount);
     if (code == CLI_OK && request.lease_text)
         code = cli_read_lease(call, request.lease_text, &request.lease);
     if (code == CLI_OK)

@@ -17,10 +17,11 @@ enum cli_takes {
     CLI_TAKES_WAIT = 1 << 5,  /* and --least */
     CLI_TAKES_MAX = 1 << 6,   /* the same, called --max */
     CLI_TAKES_DETAIL = 1 << 7,
+    CLI_TAKES_AMOUNT = 1 << 8, /* AMOUNT */
 };
 
 struct cli_request {
-    const char *key_text, *limits_text, *receipt, *actual_text, *lease_text, *url;
+    const char *key_text, *limits_text, *receipt, *actual_text, *lease_text, *amount_text, *url;
     struct cli_server server;
     int64_t cost;    /* 1, if it is not given */
     int64_t least;   /* 0: all of the cost */
@@ -30,7 +31,7 @@ struct cli_request {
     weir_key key;
     weir_limit *limit;
     weir_store *store;
-    int64_t actual;
+    int64_t actual, amount;
     uint64_t lease;
 };
 

@@ -350,6 +350,17 @@ int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, 
     return code;
 }
 
+int cli_server_refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
+                      weir_error *err)
+{
+    struct server_store *server = server_of(store);
+    struct weir__json *json = server_begin(server, &key, weir_limit_text(limit));
+    weir__json_put_int(json, "amount", amount);
+    int code = server_post_and_read(server, "/v1/refund");
+    *err = server->why;
+    return code;
+}
+
 static bool server_why(weir_store *store, weir_error *err)
 {
     *err = server_of(store)->why;

@@ -34,6 +34,8 @@ bool cli_is_server(const weir_store *store);
 const char *cli_server_receipt(const weir_store *store);
 int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,
                       int64_t actual, weir_error *err);
+int cli_server_refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
+                      weir_error *err);
 
 /* What /v1/explain shall explain; all but one may be NULL. */
 struct cli_server_question {

@@ -34,14 +34,23 @@ uint64_t weir__receipt_id(weir_decision *decision)
     bool owes = decision->allowed && decision->degraded; /* a settle will charge it */
     if (id || (decision->charged == 0 && !owes))
         return id;
-    id = weir__random_distinct() & WEIR__RECEIPT_ID_MAX;
-    id |= !id;
+    id = weir__receipt_draw_id();
     weir__receipt_set_id(decision, id);
     return id;
 }
 
+uint64_t weir__receipt_draw_id(void)
+{
+    uint64_t id = weir__random_distinct() & WEIR__RECEIPT_ID_MAX;
+    return id | !id;
+}
+
 void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE])
 {
+    if (decision->uneven) {
+        ret[0] = 0;
+        return;
+    }
     uint64_t id = weir__receipt_id(decision);
     weir__receipt_write(decision->time_us, decision->charged, id, ret);
 }

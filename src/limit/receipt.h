@@ -19,5 +19,6 @@ void weir__receipt_write(int64_t time_us, int64_t charged, uint64_t id,
 /* The id of a decision's receipt, given now if it has none; 0: nothing was charged. */
 uint64_t weir__receipt_id(weir_decision *decision);
 void weir__receipt_set_id(weir_decision *decision, uint64_t id);
+uint64_t weir__receipt_draw_id(void);
 
 #endif

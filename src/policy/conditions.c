@@ -188,13 +188,13 @@ bool weir__conditions_hold(const struct weir__conditions *conditions, struct wei
     return true;
 }
 
-bool weir__any_of_holds(const struct weir__any_of *any, struct weir__view *view)
+size_t weir__any_of_holds(const struct weir__any_of *any, struct weir__view *view)
 {
     for (size_t i = 0; i < any->count; i++) {
         if (weir__conditions_hold(&any->items[i], view))
-            return true;
+            return i + 1;
     }
-    return false;
+    return 0;
 }
 
 /* ---- comparing ---- */

@@ -72,7 +72,8 @@ struct weir__any_of {
 };
 
 bool weir__conditions_hold(const struct weir__conditions *conditions, struct weir__view *view);
-bool weir__any_of_holds(const struct weir__any_of *any, struct weir__view *view);
+/* Which of them holds, the first, counted from 1; 0: none. */
+size_t weir__any_of_holds(const struct weir__any_of *any, struct weir__view *view);
 /* False: no request fulfils both. True: some may. */
 bool weir__conditions_overlap(const struct weir__conditions *a, const struct weir__conditions *b);
 /* In words: "path is /api and method is GET or POST". */

@@ -48,38 +48,14 @@ static int items_decide_each(weir_store *store, const struct weir__plan *plan,
 
 /* ---- separate: refunds ---- */
 
-/* A log or window is given back from its oldest entry that still counts. A bucket's debt and the
- * window of now need no such care. */
-static int64_t refund_time(const struct weir__rule *rule, int64_t now_us)
-{
-    if (weir__is_large(rule))
-        return weir__max(0, now_us - rule->period_us + 1);
-    return now_us;
-}
-
-/* Gives back to one limit of an item. While no server can be reached, it gives nothing. */
-static int refund_limit(weir_store *store, const struct weir__item *item, size_t i)
-{
-    char receipt[WEIR_RECEIPT_SIZE], text[WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir_limit one = {.count = 1, .rules = {item->limit->rules[i]}, .text = text};
-    weir_decision now;
-    weir__put_rule(&buffer, &one.rules[0]);
-    int code = weir_peek(store, item->key, &one, 0, &now);
-    if (code || now.degraded)
-        return code;
-    weir__receipt_write(refund_time(&one.rules[0], now.time_us),
-                        weir__limit_asked(item->limit, i, item->cost), 0, receipt);
-    code = weir_settle(store, item->key, &one, receipt, 0, NULL);
-    return code == WEIR_EUNREACHABLE ? 0 : code;
-}
-
-/* Gives an item's cost back and looks what is left then. */
+/* Gives an item's cost back and looks what is left then. While no server can be reached, it gives
+ * nothing. */
 static int refund_item(weir_store *store, struct weir__item *item)
 {
     for (size_t i = 0; i < item->limit->count && item->cost > 0; i++) {
-        int code = refund_limit(store, item, i);
-        if (code)
+        int64_t amount = weir__limit_asked(item->limit, i, item->cost);
+        int code = weir__refund_limit(store, item->key, item->limit, i, amount);
+        if (code && code != WEIR_EUNREACHABLE)
             return code;
     }
     return weir_peek(store, item->key, item->limit, 0, &item->decision);
@@ -405,6 +381,12 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
         ret->lease = 0;
     if (plan->shadow_count > 0)
         shadows_decide(store, plan, mode, rows ? rows->shadow : NULL);
+    if (plan->listed && listed) { /* looked at, and nothing else */
+        assert(mode == WEIR__PEEK);
+        ret->allowed = false;
+        ret->retry_after_us = WEIR_NEVER;
+        ret->delay_us = ret->granted = 0;
+    }
     return 0;
 }
 

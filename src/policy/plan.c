@@ -19,6 +19,9 @@ struct planning {
     uint32_t owner; /* the bit of the descriptor that is planned */
     bool refund;    /* it gives back */
     bool grants;    /* who asks is told what is granted */
+    bool strict;    /* an attribute that the caller names must hold a cost, if it is a cost */
+    bool looks;     /* deny lists are noted, and nothing else */
+    bool exempts;   /* allow lists count */
     size_t items;   /* of this descriptor */
     size_t enforced_before, limits_before, shadows_before, separate_before, exempted_before;
     struct {
@@ -28,6 +31,7 @@ struct planning {
     size_t joined_count;
     const struct weir__policy *allowed; /* the first whose allow list has the request */
     const struct weir__policy *over;    /* the first with more limits than a request may have */
+    const struct weir__cost *bad;       /* the first cost whose attribute holds something else */
     int conflict; /* a code: it counts in one place with another descriptor, and that cannot be */
     weir_error *err;
 };
@@ -100,13 +104,24 @@ void weir__plan_set_least(struct weir__plan *plan, int64_t least)
 
 /* ---- costs ---- */
 
-/* Whole numbers; what is not one is `otherwise`, what is too large is the most. */
-static int64_t plan_read_cost(const struct weir__cost *cost, struct weir__span text)
+/* Notes that a cost cannot be read: the caller sends it again. What comes in a field of HTTP is a
+ * stranger's, who must not be able to make a proxy fail: there it is `otherwise`. */
+static int64_t plan_bad_cost(struct planning *planning, const struct weir__cost *cost)
 {
+    const char *name = planning->set->attributes.items[cost->attribute].name;
+    if (planning->strict && !planning->bad && strncmp(name, "header.", 7) != 0)
+        planning->bad = cost;
+    return cost->otherwise;
+}
+
+/* Whole numbers; what is not one is `otherwise`, what is too large is the most. */
+static int64_t plan_read_cost(struct planning *planning, const struct weir__cost *cost)
+{
+    struct weir__span text = planning->view->values[cost->attribute];
     int64_t number = 0;
     for (size_t i = 0; i < text.len; i++) {
         if (text.data[i] < '0' || text.data[i] > '9')
-            return cost->otherwise;
+            return plan_bad_cost(planning, cost);
         number = weir__min(number * 10 + (text.data[i] - '0'), WEIR_COST_MAX);
     }
     if (text.len == 0)
@@ -122,7 +137,7 @@ static int64_t plan_least_of(struct planning *planning, const struct weir__cost 
     if (!planning->grants)
         return 0;
     if (least->attribute >= 0 && weir__view_has(planning->view, least->attribute))
-        ret = plan_read_cost(least, planning->view->values[least->attribute]);
+        ret = plan_read_cost(planning, least);
     return weir__min(ret, cost);
 }
 
@@ -132,7 +147,7 @@ static int64_t plan_cost_of(struct planning *planning, const struct weir__cost *
         return planning->cost;
     if (cost->attribute < 0 || !weir__view_has(planning->view, cost->attribute))
         return cost->otherwise;
-    return plan_read_cost(cost, planning->view->values[cost->attribute]);
+    return plan_read_cost(planning, cost);
 }
 
 /* ---- entries ---- */
@@ -221,9 +236,12 @@ static void plan_entry(struct planning *planning, const struct weir__policy *pol
     }
     planned.key = (weir_key){keys->data + start, keys->len - start};
     planned.limit = plan_limit_of(planning, entry);
+    const struct weir__cost *bad = planning->bad;
     planned.cost = plan_cost_of(planning, &entry->cost);
     planned.variable = planning->cost >= 0 || entry->cost.attribute >= 0;
     planned.least = plan_least_of(planning, &entry->least, planned.cost);
+    if (entry->shadow)
+        planning->bad = bad;
     if (!plan_add_item(planning, &planned))
         keys->len = start;
 }
@@ -252,11 +270,16 @@ static void plan_deny(struct planning *planning, const struct weir__policy *poli
 static void plan_policy(struct planning *planning, const struct weir__policy *policy)
 {
     struct weir__plan *plan = planning->plan;
-    if (weir__any_of_holds(&policy->deny, planning->view)) {
+    size_t listed = weir__any_of_holds(&policy->deny, planning->view);
+    if (listed > 0 && !plan->listed) {
+        plan->listed = policy;
+        plan->listed_at = listed - 1;
+    }
+    if (listed > 0 && !planning->looks) {
         plan_deny(planning, policy, WEIR__DENIED_LISTED);
         return;
     }
-    if (weir__any_of_holds(&policy->allow, planning->view)) {
+    if (planning->exempts && weir__any_of_holds(&policy->allow, planning->view)) {
         if (!planning->allowed)
             planning->allowed = policy;
         if (plan->exempted_count < WEIR__EXEMPTED_MAX)
@@ -401,6 +424,31 @@ static int plan_fail_unreadable(const struct planning *planning)
                       weir__yaml_quote(view->said.data, view->said.len).text);
 }
 
+static int plan_fail_cost(const struct planning *planning)
+{
+    const int attribute = planning->bad->attribute;
+    struct weir__span said = planning->view->values[attribute];
+    return weir__fail(planning->err, WEIR_EINVAL, 0,
+                      "invalid %s \"%s\": expected a whole number from 0 to 10^12, since a policy "
+                      "charges it",
+                      planning->set->attributes.items[attribute].text,
+                      weir__yaml_quote(said.data, said.len).text);
+}
+
+void weir__put_denial(struct weir__buffer *buffer, const struct weir__policies *policies,
+                      const struct weir__plan *plan)
+{
+    if (!plan->listed) {
+        weir__put_format(buffer, "policy \"%s\" has missing: deny, and an attribute is missing",
+                         plan->by->name);
+        return;
+    }
+    weir__put_format(buffer,
+                     "the deny list of policy \"%s\" matches, entry %zu: ", plan->listed->name,
+                     plan->listed_at + 1);
+    weir__put_conditions(buffer, &plan->listed->deny.items[plan->listed_at], &policies->attributes);
+}
+
 static int plan_finish(struct planning *planning)
 {
     struct weir__plan *plan = planning->plan;
@@ -408,6 +456,8 @@ static int plan_finish(struct planning *planning)
         return 0;
     if (planning->view->wrong >= 0)
         return plan_fail_unreadable(planning);
+    if (planning->bad)
+        return plan_fail_cost(planning);
     if (planning->over)
         return plan_fail_too_many(planning);
     if (planning->conflict == WEIR_ESHARED)
@@ -425,10 +475,15 @@ static int plan_finish(struct planning *planning)
     return 0;
 }
 
+/* How a subject is planned. */
+struct manner {
+    unsigned owner;
+    bool refund, grants, strict, looks, exempts; /* as in struct planning */
+};
+
 static int plan_subject(const struct weir__policies *policies, const struct weir__span *policy,
                         const struct weir__subject *subject, const weir_key *key, int64_t cost,
-                        unsigned owner, bool refund, bool grants, struct weir__plan *plan,
-                        weir_error *err)
+                        const struct manner *manner, struct weir__plan *plan, weir_error *err)
 {
     struct weir__view view; /* large, and not cleared */
     struct planning planning = {
@@ -437,9 +492,12 @@ static int plan_subject(const struct weir__policies *policies, const struct weir
         .cost = cost,
         .plan = plan,
         .keys = weir__buffer_over(plan->keys + plan->keys_len, sizeof plan->keys - plan->keys_len),
-        .owner = UINT32_C(1) << owner,
-        .refund = refund,
-        .grants = grants,
+        .owner = UINT32_C(1) << manner->owner,
+        .refund = manner->refund,
+        .grants = manner->grants,
+        .strict = manner->strict,
+        .looks = manner->looks,
+        .exempts = manner->exempts,
         .enforced_before = plan->enforced_count,
         .limits_before = plan->limit_count,
         .shadows_before = plan->shadow_count,
@@ -462,9 +520,9 @@ static int plan_subject(const struct weir__policies *policies, const struct weir
     return code ? code : plan_finish(&planning);
 }
 
-int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,
-                        const struct weir__subject *subject, const weir_key *key, int64_t cost,
-                        struct weir__plan *ret, weir_error *err)
+static int plan_whole(const struct weir__policies *policies, const struct weir__span *policy,
+                      const struct weir__subject *subject, const weir_key *key, int64_t cost,
+                      const struct manner *manner, struct weir__plan *ret, weir_error *err)
 {
     bool given = key && key->data;
     if (given && !policy)
@@ -473,8 +531,33 @@ int weir__policies_plan(const struct weir__policies *policies, const struct weir
         return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes", WEIR_KEY_MAX);
     weir__plan_begin(ret);
     ret->asked = cost;
-    return plan_subject(policies, policy, subject, given ? key : NULL, cost, 0, false, true, ret,
-                        err);
+    return plan_subject(policies, policy, subject, given ? key : NULL, cost, manner, ret, err);
+}
+
+int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,
+                        const struct weir__subject *subject, const weir_key *key, int64_t cost,
+                        struct weir__plan *ret, weir_error *err)
+{
+    static const struct manner manner = {.grants = true, .strict = true, .exempts = true};
+    return plan_whole(policies, policy, subject, key, cost, &manner, ret, err);
+}
+
+int weir__policies_look(const struct weir__policies *policies, const struct weir__span *policy,
+                        const struct weir__subject *subject, const weir_key *key, int64_t cost,
+                        bool exempts, struct weir__plan *ret, weir_error *err)
+{
+    const struct manner manner = {
+        .grants = true, .strict = true, .looks = true, .exempts = exempts};
+    int code = plan_whole(policies, policy, subject, key, cost, &manner, ret, err);
+    if (code || !ret->listed || !exempts)
+        return code;
+    if (ret->verdict != WEIR__VERDICT_LIMITS) { /* nothing to look at */
+        ret->verdict = WEIR__VERDICT_DENY;
+        ret->denial = WEIR__DENIED_LISTED;
+        ret->by = ret->listed;
+    }
+    ret->denied = true;
+    return 0;
 }
 
 int weir__policies_plan_more(const struct weir__policies *policies,
@@ -482,5 +565,6 @@ int weir__policies_plan_more(const struct weir__policies *policies,
                              bool refund, struct weir__plan *plan, weir_error *err)
 {
     assert(owner < 32);
-    return plan_subject(policies, NULL, subject, NULL, cost, owner, refund, false, plan, err);
+    const struct manner manner = {.owner = owner, .refund = refund, .exempts = true};
+    return plan_subject(policies, NULL, subject, NULL, cost, &manner, plan, err);
 }

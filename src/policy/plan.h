@@ -57,6 +57,9 @@ struct weir__plan {
     const struct weir__policy
         *by; /* ALLOW, DENY: whose list; LIMITS: the first that applies; NULL: nobody's */
     enum weir__denial denial;
+    /* The first policy whose deny list has the request, and which entry of it; NULL: none. */
+    const struct weir__policy *listed;
+    size_t listed_at;
     const struct weir__policy
         *exempted[WEIR__EXEMPTED_MAX]; /* whose allow lists have the request */
     size_t exempted_count;
@@ -80,7 +83,8 @@ struct weir__plan {
 static inline void weir__plan_begin(struct weir__plan *plan)
 {
     plan->verdict = WEIR__VERDICT_NONE;
-    plan->by = NULL;
+    plan->by = plan->listed = NULL;
+    plan->listed_at = 0;
     plan->exempted_count = 0;
     plan->wait_us = WEIR_WAIT_DEFAULT;
     plan->asked = -1;

@@ -269,3 +269,44 @@ bool weir__policies_trusts(const struct weir__policies *policies, const char *ip
         found = weir__network_has(&policies->trusted[i], &address);
     return found;
 }
+
+/* ---- notes ---- */
+
+bool weir__same_states(const weir_limit *a, const weir_limit *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; i < a->count && same; i++)
+        same = weir__rule_same_state(&a->rules[i], &b->rules[i]);
+    return same;
+}
+
+/* An override of another state gives a fresh start, which is seldom meant. */
+static size_t note_count_fresh(const struct weir__entry *entry)
+{
+    size_t others = 0;
+    for (size_t i = 0; i < entry->override_count; i++)
+        others += !weir__same_states(entry->limit, entry->overrides[i].limit);
+    return others;
+}
+
+bool weir__policies_note(const struct weir__policies *policies, struct weir__note_at *at,
+                         struct weir__buffer *out)
+{
+    for (; at->policy < policies->count; at->policy++, at->entry = 0) {
+        const struct weir__policy *policy = &policies->policies[at->policy];
+        while (at->entry < policy->entry_count) {
+            const struct weir__entry *entry = &policy->entries[at->entry++];
+            size_t others = note_count_fresh(entry);
+            if (others == 0)
+                continue;
+            weir__put_format(out,
+                             "note: %zu override%s of %s, limit %s, %s another algorithm, period, "
+                             "precision, zone or anchor than the limit itself, so whom it applies "
+                             "to starts from a fresh state",
+                             others, others == 1 ? "" : "s", policy->name, entry->name,
+                             others == 1 ? "has" : "have");
+            return true;
+        }
+    }
+    return false;
+}

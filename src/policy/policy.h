@@ -132,6 +132,15 @@ const struct weir__policy *weir__policies_find(const struct weir__policies *poli
 /* Whether an address may speak for others (X-Forwarded-For and friends). */
 bool weir__policies_trusts(const struct weir__policies *policies, const char *ip, size_t len);
 
+/* Whether two limits count in the same states. */
+bool weir__same_states(const weir_limit *a, const weir_limit *b);
+/* What is no mistake, and may be meant: the note behind the last one; false: there are no more. */
+struct weir__note_at {
+    size_t policy, entry;
+};
+bool weir__policies_note(const struct weir__policies *policies, struct weir__note_at *at,
+                         struct weir__buffer *out);
+
 /* ---- shares (shares.c) ---- */
 
 struct weir__json;
@@ -152,6 +161,16 @@ size_t weir__shares_json_room(const struct weir__shares *shares, const weir_limi
 int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,
                         const struct weir__subject *subject, const weir_key *key, int64_t cost,
                         struct weir__plan *ret, weir_error *err);
+/* The same past the deny lists: the plan has what they would keep out, and says which entry has
+ * the request (`listed`). With `exempts` allow lists count, and a listed request is denied when the
+ * plan is decided: to explain it. Without, there are no lists: for who gives back. */
+int weir__policies_look(const struct weir__policies *policies, const struct weir__span *policy,
+                        const struct weir__subject *subject, const weir_key *key, int64_t cost,
+                        bool exempts, struct weir__plan *ret, weir_error *err);
+/* Why no limit counts: which entry of which deny list has the request, or what is missing. Of a
+ * plan whose verdict is DENY, or that is `listed`. */
+void weir__put_denial(struct weir__buffer *buffer, const struct weir__policies *policies,
+                      const struct weir__plan *plan);
 /* Adds the items of one more subject to a plan that was begun, as those of descriptor `owner` (0 to
  * 31), by all policies that match. The plan's verdict, by and denial are this subject's: note them
  * before the next. A subject that is denied leaves no items. With `refund` its items are separate,

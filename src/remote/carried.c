@@ -200,10 +200,9 @@ static int carried_check_one(weir_redis_call *call, const weir_request *request,
             return weir__fail(err, WEIR_ENOLEASE, 0, "%s", weir_strerror(WEIR_ENOLEASE));
         return code;
     }
-    if (!receipt || !weir__receipt_read(receipt, &call->correction))
-        return weir__fail(err, WEIR_ERECEIPT, 0,
-                          "invalid receipt \"%.64s\": expected what the take replied, like %s",
-                          receipt ? receipt : "NULL", "w3-1700000000000000-1-68719476736");
+    code = weir__receipt_check(receipt ? receipt : "NULL", &call->correction, err);
+    if (code)
+        return code;
     call->correction.actual = said.cost;
     return weir__settles(said.limit, err);
 }
@@ -473,12 +472,24 @@ static int carried_judge(weir_redis_call *call, weir_error *err)
     return WEIR_ESYSTEM;
 }
 
+/* The decision and its rows are there: what was charged gets its receipts. */
+static void carried_decided(weir_redis_call *call)
+{
+    weir_decision *rows = call->rows;
+    call->decided = true;
+    for (size_t i = 0; i < call->query.count; rows += call->requests[i].limit->count, i++)
+        call->requests[i].detail = rows;
+    if (!weir__verb_reads(call->query.verb))
+        weir__receipts_share(call->requests, call->query.count, &call->decision);
+}
+
 static int carried_answered(weir_redis_call *call, weir_error *err)
 {
     struct weir__redis_query *query = &call->query;
     if (query->failed)
         return carried_judge(call, err);
-    call->decided = weir__verb_decides(query->verb);
+    if (weir__verb_decides(query->verb))
+        carried_decided(call);
     int code = 0;
     if (query->verb == WEIR__VERB_SETTLE && query->integer)
         code = WEIR_ESETTLED;
@@ -582,7 +593,8 @@ int weir_redis_fall_back(weir_redis_call *call, weir_error *err)
         code = weir__fallback_decide(&redis->fallback, call->requests, query->count,
                                      weir__verb_reads(query->verb) ? WEIR__PEEK : WEIR__TAKE,
                                      weir__store_now(redis->checker), &call->decision);
-        call->decided = code == 0;
+        if (code == 0)
+            carried_decided(call);
     } else if (weir__verb_leases(query->verb)) {
         int local = weir__fallback_lease(
             &redis->fallback, call->requests[0].key, call->requests[0].limit, query->lease,

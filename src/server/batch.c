@@ -184,6 +184,7 @@ void server_ask_end(struct server_conn *conn, struct server_ask *ask)
     switch (ask->kind) {
     case SERVER_ASK_DECIDE:
     case SERVER_ASK_SETTLE:
+    case SERVER_ASK_REFUND:
     case SERVER_ASK_RESET:
     case SERVER_ASK_LEASE:
         return;
@@ -403,6 +404,37 @@ static int batch_settle(struct server *server, const struct server_ask *ask,
                              NULL);
 }
 
+/* Who gave what back to whom, for the log. A key comes from strangers, and may be long. */
+static void batch_report_refund(const char *peer, const struct server_ask *ask,
+                                const weir_request *request, int code)
+{
+    char key[256];
+    size_t len = weir__min((int64_t)request->key.len, (int64_t)sizeof key - 1);
+    for (size_t i = 0; i < len; i++) {
+        char byte = ((const char *)request->key.data)[i];
+        key[i] = byte > ' ' && byte < 0x7f && byte != '"' ? byte : '?';
+    }
+    key[len] = 0;
+    server_report("refund by %s: %lld to the key \"%s\"%s, %.200s%s%s", peer,
+                  (long long)ask->amount, key, len < request->key.len ? "…" : "",
+                  weir_limit_text(request->limit), code ? ": " : "",
+                  code ? weir_strerror(code) : "");
+}
+
+static int batch_refund(struct server *server, const struct server_ask *ask, const char *peer,
+                        weir_decision *ret)
+{
+    const struct server_several *several = server_ask_several(ask);
+    int code = 0;
+    assert(several && several->count > 0 && ask->amount > 0);
+    for (size_t i = 0; i < several->count && code == 0; i++) {
+        const weir_request *it = &several->requests[i];
+        code = weir__refund(server->store, it->key, it->limit, ask->amount, NULL);
+        batch_report_refund(peer, ask, it, code);
+    }
+    return code ? code : weir__peek_all(server->store, several->requests, several->count, ret);
+}
+
 /* Renews or releases under each key that holds it. A release that did something is done, so that
  * one which was cut off can be sent again. A renewal needs every key: who lost one slot must stop.
  */
@@ -443,14 +475,18 @@ static int batch_show(struct server *server, struct server_ask *ask, weir_key ke
     return 0;
 }
 
-static int batch_run_one(struct server *server, struct server_ask *ask, weir_request *request,
-                         weir_decision *ret)
+static int batch_run_one(struct server *server, struct server_batch *batch, size_t i)
 {
+    struct server_ask *ask = &batch->asks[i];
+    weir_request *request = &batch->simple[i];
+    weir_decision *ret = &batch->decided[i];
     switch (ask->kind) {
     case SERVER_ASK_DECIDE:
         return server_ask_decide(server->store, ask, request, ret);
     case SERVER_ASK_SETTLE:
         return batch_settle(server, ask, request);
+    case SERVER_ASK_REFUND:
+        return batch_refund(server, ask, batch->conn->peer_text, ret);
     case SERVER_ASK_RESET:
         return ask->about == SERVER_ABOUT_PLAN
                    ? weir__plan_reset(server->store, &ask->planned->plan, &ask->there)
@@ -482,8 +518,7 @@ static size_t batch_run_next(struct server *server, struct server_batch *batch, 
         return end;
     }
     if (batch->asks[i].code == 0)
-        batch->asks[i].code =
-            batch_run_one(server, &batch->asks[i], &batch->simple[i], &batch->decided[i]);
+        batch->asks[i].code = batch_run_one(server, batch, i);
     return i + 1;
 }
 

@@ -97,6 +97,7 @@ struct server_shown {
 enum server_ask_kind {
     SERVER_ASK_DECIDE,
     SERVER_ASK_SETTLE, /* by `settle` */
+    SERVER_ASK_REFUND, /* gives `amount` back, and finds what is left */
     SERVER_ASK_RESET,  /* forgets the keys */
     SERVER_ASK_LEASE,  /* renews or releases `lease` */
     SERVER_ASK_SHOW,   /* finds what the key of `simple` holds: `shown` */
@@ -105,7 +106,7 @@ enum server_ask_kind {
     SERVER_ASK_SAID,   /* asks nothing: `said` is the answer */
 };
 
-/* What the first four are about. */
+/* What the first five are about. */
 enum server_ask_about {
     SERVER_ABOUT_ONE,     /* `simple`, its request in the batch */
     SERVER_ABOUT_SEVERAL, /* `several`; only decided */
@@ -130,6 +131,7 @@ struct server_ask {
             struct weir__span receipt;
             int64_t actual;
         } settle;
+        int64_t amount; /* REFUND */
         uint64_t lease;
         bool there; /* RESET, answered: there was something to forget */
     };
@@ -227,10 +229,15 @@ struct server_plan_question {
     int64_t cost;        /* -1: the policies' own */
     int64_t least;       /* 0: the policies' own */
     int64_t wait_us;
+    bool explains; /* past deny lists: the plan says which has the request */
+    bool refunds;  /* past all lists */
 };
 /* Makes the plan of one that was just taken (plan.c). 0, or a code and why. */
 int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,
                         struct server_planned *planned, weir_error *err);
+/* Leaves only what a refund is for: the limit of that name, or with an empty one those that a
+ * settle would correct. They cost nothing then. 0, or a code and why. */
+int server_planned_keep(struct server_planned *planned, struct weir__span name, weir_error *err);
 /* How many of its requests have limits with leases. */
 size_t server_planned_leased(const struct server_planned *planned);
 /* Runs what is open and answers. False: it is pending (conn->inflight), or held. */

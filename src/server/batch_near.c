@@ -101,6 +101,7 @@ static bool near_answers(struct server *server, struct server_batch *batch, size
     case SERVER_ASK_SAID:
         return true;
     case SERVER_ASK_SETTLE:
+    case SERVER_ASK_REFUND:
     case SERVER_ASK_RESET:
     case SERVER_ASK_LEASE:
     case SERVER_ASK_SHOW:

@@ -186,6 +186,7 @@ static void pack_ask(struct pack *pack, struct server_batch *to, size_t j, size_
         pack_about(pack, to, j, i, from);
         break;
     case SERVER_ASK_DECIDE:
+    case SERVER_ASK_REFUND:
     case SERVER_ASK_RESET:
     case SERVER_ASK_LEASE:
         pack_about(pack, to, j, i, from);

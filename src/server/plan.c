@@ -27,6 +27,36 @@ static void plan_put_requests(struct server_planned *planned, int64_t wait_us)
     assert(several->row_count <= WEIR_LIMITS_MAX);
 }
 
+int server_planned_keep(struct server_planned *planned, struct weir__span name, weir_error *err)
+{
+    struct weir__plan *plan = &planned->plan;
+    const uint32_t settled = weir__plan_settled(plan);
+    size_t kept = 0;
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        struct weir__item item = plan->enforced[i];
+        if (name.len ? !weir__span_is(name, item.entry->name) : !(settled >> i & 1))
+            continue;
+        int code = weir__settles(item.limit, err);
+        if (code)
+            return code;
+        item.cost = item.least = 0;
+        plan->enforced[kept++] = item;
+    }
+    if (kept == 0 && name.len)
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "no limit that applies is named \"%.*s\": with a policy, limit is the "
+                          "name of one of its limits",
+                          (int)weir__min((int64_t)name.len, 64), name.data);
+    if (kept == 0)
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "no limit of a policy applies, so there is nothing to give back; give "
+                          "the key, or the attributes that it is made of");
+    plan->enforced_count = kept;
+    plan->shadow_count = planned->several.row_count = 0;
+    plan_put_requests(planned, 0);
+    return 0;
+}
+
 size_t server_planned_leased(const struct server_planned *planned)
 {
     size_t found = 0;
@@ -73,9 +103,13 @@ static int plan_check_least(const struct server_planned *planned, weir_error *er
 int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,
                         struct server_planned *planned, weir_error *err)
 {
-    int code = weir__policies_plan(
-        conn->thread->rules->policies, question->policy.len ? &question->policy : NULL,
-        question->subject, question->key, question->cost, &planned->plan, err);
+    const struct weir__policies *policies = conn->thread->rules->policies;
+    const struct weir__span *name = question->policy.len ? &question->policy : NULL;
+    bool looks = question->explains || question->refunds;
+    int code = looks ? weir__policies_look(policies, name, question->subject, question->key,
+                                           question->cost, !question->refunds, &planned->plan, err)
+                     : weir__policies_plan(policies, name, question->subject, question->key,
+                                           question->cost, &planned->plan, err);
     if (code)
         return code;
     weir__plan_set_least(&planned->plan, question->least);

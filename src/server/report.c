@@ -121,7 +121,7 @@ static void report_reload_files(struct server *it, int reason)
     const char *why = reason == SERVER_BY_SIGNAL ? "SIGHUP" : "a file has changed";
     if (reason == SERVER_BY_TIME && !server_rules_stale(it))
         return;
-    if (server_rules_load(it, &err)) {
+    if (server_rules_load(it, NULL, &err)) {
         server_report("%s: nothing changed, %s", why, err.message);
         return;
     }

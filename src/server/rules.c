@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "store/store.h"
+#include "wire/json.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,6 +24,7 @@
 #define GONE_MAX 2 /* looks in a row without a file: it is not just being replaced */
 #define FILE_BYTES_MAX ((size_t)4 << 20)
 #define WARNINGS_TOLD 10
+#define NOTE_MAX 512 /* bytes; the rest is cut */
 #define SETTLE_US 500000
 #define TOP_PREFIX "envoy:"
 
@@ -409,14 +411,41 @@ static int rules_load_policies(const struct server *server, struct server_rules 
     return code ? code : rules_give_secret(server, rules->policies, err);
 }
 
-/* Says what is hardly meant; the rest of a long list is for weir check. */
-static void rules_tell_warnings(const struct weir__policies *policies)
+/* The next of what is hardly meant, then of what may be; false: there is no more. */
+static bool rules_next_note(const struct weir__policies *policies, const struct weir__warning **it,
+                            struct weir__note_at *at, struct weir__buffer *out)
 {
+    if (!*it)
+        return weir__policies_note(policies, at, out);
+    weir__put_format(out, "warning: %s", (*it)->text);
+    *it = (*it)->next;
+    return true;
+}
+
+/* In the log, and as the member "notes" of `told` if that is not NULL. The rest of a long list is
+ * for weir check. */
+static void rules_tell(const struct weir__policies *policies, struct weir__json *told)
+{
+    char text[NOTE_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    struct weir__note_at at = {0};
     const struct weir__warning *it = policies->warnings;
-    for (size_t i = 0; it && i < WARNINGS_TOLD; it = it->next, i++)
-        server_report("warning: %s", it->text);
-    if (it)
-        server_report("warning: there are more warnings; `weir check` prints all of them");
+    size_t count = 0;
+    for (; rules_next_note(policies, &it, &at, &buffer); buffer.len = 0, count++) {
+        if (count == WARNINGS_TOLD) {
+            buffer.len = 0;
+            weir__put_text(&buffer, "there are more notes; `weir check` prints all of them");
+        }
+        server_report("%s", text);
+        if (told && count == 0)
+            weir__json_open(told, "notes", '[');
+        if (told)
+            weir__json_put_text(told, NULL, text, buffer.len);
+        if (count == WARNINGS_TOLD)
+            break;
+    }
+    if (told && count > 0)
+        weir__json_close(told, ']');
 }
 
 static uint32_t rules_shadow_top(struct server *server, const struct weir__policy *policy)
@@ -506,7 +535,7 @@ static void rules_note_stamps(const struct server_config *config)
         stamps[i] = rules_stamp_of(files[i]);
 }
 
-static int rules_load(struct server *server, weir_error *err)
+static int rules_load(struct server *server, struct weir__json *told, weir_error *err)
 {
     struct server_rules *rules = calloc(1, sizeof *rules);
     struct server_tls_context *tls = NULL;
@@ -529,7 +558,7 @@ static int rules_load(struct server *server, weir_error *err)
         rules_free(rules);
         return code;
     }
-    rules_tell_warnings(rules->policies);
+    rules_tell(rules->policies, told);
     rules_put_in_force(server, rules);
     if (tls) {
         server_tls_use(server->tls, tls);
@@ -538,10 +567,10 @@ static int rules_load(struct server *server, weir_error *err)
     return 0;
 }
 
-int server_rules_load(struct server *server, weir_error *err)
+int server_rules_load(struct server *server, struct weir__json *told, weir_error *err)
 {
     pthread_mutex_lock(&load_lock);
-    int code = rules_load(server, err);
+    int code = rules_load(server, told, err);
     pthread_mutex_unlock(&load_lock);
     server_metrics_reloaded(server->metrics, code == 0, weir__clock_us());
     bool all = code == 0 && atomic_load(&server->ready); /* before that, threads are still made */

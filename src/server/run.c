@@ -137,7 +137,7 @@ static int run_open_all(weir_error *err)
     if (code == 0)
         code = run_open_counters(err);
     if (code == 0)
-        code = server_rules_load(&server, err);
+        code = server_rules_load(&server, NULL, err);
     if (code == 0)
         code = server_clients_create(server.config.max_connections_per_client,
                                      server.config.max_connections, &server.clients);

@@ -174,11 +174,14 @@ bool server_memory_fit(uint64_t bound, uint64_t store_bytes, bool tls,
 int server_demo_start(struct server *server);
 void server_demo_stop(void);
 
+struct weir__json;
+
 /* ---- rules.c ---- */
 
 /* Reads the files, certificates included, and puts them in force, or changes nothing. The report is
- * for people and JSON. */
-int server_rules_load(struct server *server, weir_error *err);
+ * for people and JSON. Warnings and notes go to the log, and into an object, `told`, which may be
+ * NULL. */
+int server_rules_load(struct server *server, struct weir__json *told, weir_error *err);
 void server_rules_release(struct server_rules *rules);
 struct server_rules *server_rules_hold(struct server_rules *rules);
 /* What the calling loop goes by from now on: the newest, in place of the old one, which may be

@@ -2,6 +2,7 @@
 #include "store/store.h"
 
 #include "base/clock.h"
+#include "limit/receipt.h"
 #include "store/zone/store.h"
 
 #include <string.h>
@@ -148,6 +149,35 @@ static int check_requests(const weir_store *store, const weir_request *requests,
     return limits == 0 || budget.least > budget.most ? WEIR_EINVAL : 0;
 }
 
+/* The amount that request i of a call was charged. */
+static int64_t receipts_charged(const weir_request *request, const weir_decision *folded)
+{
+    return folded->degraded ? 0 : request->least ? folded->granted : request->cost;
+}
+
+void weir__receipts_share(const weir_request *requests, size_t n, weir_decision *folded)
+{
+    bool detailed = false;
+    folded->uneven = false;
+    if (!folded->allowed)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        detailed = detailed || requests[i].detail;
+        folded->uneven = folded->uneven || receipts_charged(&requests[i], folded) !=
+                                               receipts_charged(&requests[0], folded);
+    }
+    if (!detailed)
+        return;
+    uint64_t id = folded->uneven ? weir__receipt_draw_id() : weir__receipt_id(folded);
+    for (size_t i = 0; i < n && id; i++) {
+        weir_decision *rows = requests[i].detail;
+        for (size_t j = 0; rows && j < requests[i].limit->count; j++) {
+            if (rows[j].charged > 0 || folded->degraded)
+                weir__receipt_set_id(&rows[j], id);
+        }
+    }
+}
+
 static int decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
                   weir_decision *ret)
 {
@@ -162,6 +192,8 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
     weir__store_end(store, state);
     if (mode == WEIR__TAKE)
         weir__store_count(store, code, ret);
+    if (code == 0 && mode == WEIR__TAKE && (n > 1 || requests[0].detail))
+        weir__receipts_share(requests, n, ret);
     return code;
 }
 
@@ -182,6 +214,10 @@ int weir__take_many_at(weir_store *store, const weir_request *requests, size_t n
     int code = store->engine->take_many(store, requests, n, now, rets);
     weir__store_end(store, state);
     weir__store_count_many(store, rets, n);
+    for (size_t i = 0; i < n; i++) {
+        if (WEIR__UNLIKELY(requests[i].detail) && rets[i].code == 0)
+            weir__receipts_share(&requests[i], 1, &rets[i]);
+    }
     return code;
 }
 

@@ -245,6 +245,19 @@ int64_t weir__granted(const weir_request *requests, size_t n, const weir_decisio
  * They say everything: a cost of 0 is none, `key` has the bytes also where `hashed` is set, and
  * `error` is not filled. The public verbs of the same names (requests.c) put the defaults in. */
 int weir__take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret);
+/* After a take: the folded decision and the detail rows get one id, so that a charge has one
+ * receipt. If the requests were charged different amounts, the folded one has no receipt. */
+void weir__receipts_share(const weir_request *requests, size_t n, weir_decision *folded);
+/* Gives back without a receipt: settles a charge of `amount` at now to 0, under each limit that has
+ * no cost of its own. Of a log or window it is the oldest entry that counts, at most what it holds.
+ * WEIR_EUNREACHABLE: the servers cannot be asked, and nothing more is given back. */
+int weir__refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
+                 weir_error *err);
+/* The same for limit i alone, whatever its cost. */
+int weir__refund_limit(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
+                       int64_t amount);
+/* What a program gave to settle, read. 0 or a code, with `err`. */
+int weir__receipt_check(const char *receipt, struct weir__correction *ret, weir_error *err);
 int weir__peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret);
 int weir__take_many(weir_store *store, const weir_request *requests, size_t n, weir_decision *rets);
 /* The same for requests that are checked, at a time that was read. */

@@ -4,8 +4,11 @@
  */
 #include "store/store.h"
 
+#include "base/buffer.h"
 #include "base/random.h"
 #include "limit/receipt.h"
+
+#include <assert.h>
 
 /* ---- leases ---- */
 
@@ -97,6 +100,65 @@ int weir__settles(const weir_limit *limit, weir_error *err)
     return 0;
 }
 
+int weir__receipt_check(const char *receipt, struct weir__correction *ret, weir_error *err)
+{
+    if (!receipt)
+        return weir__fail(err, WEIR_EINVAL, 0, "the receipt is NULL");
+    if (!*receipt)
+        return weir__fail(err, WEIR_ERECEIPT, 0,
+                          "the receipt is empty: the requests of the call were charged different "
+                          "amounts, so settle each with a receipt of its own rows");
+    if (!weir__receipt_read(receipt, ret))
+        return weir__fail(err, WEIR_ERECEIPT, 0,
+                          "invalid receipt \"%.64s\": expected what the take replied, like %s",
+                          receipt, "w3-1700000000000000-1-68719476736");
+    return 0;
+}
+
+/* A log or window is given back from its oldest entry that still counts. A bucket's debt and the
+ * window of now need no such care. */
+static int64_t refund_time(const struct weir__rule *rule, int64_t now_us)
+{
+    if (weir__is_large(rule))
+        return weir__max(0, now_us - rule->period_us + 1);
+    return now_us;
+}
+
+int weir__refund_limit(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
+                       int64_t amount)
+{
+    char receipt[WEIR_RECEIPT_SIZE], text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir_limit one = {.count = 1, .rules = {limit->rules[i]}, .text = text};
+    weir_decision now;
+    assert(i < limit->count && amount > 0);
+    weir__put_rule(&buffer, &one.rules[0]);
+    int code = weir_peek(store, key, &one, 0, &now);
+    if (code || now.degraded)
+        return code ? code : WEIR_EUNREACHABLE;
+    weir__receipt_write(refund_time(&one.rules[0], now.time_us), amount, 0, receipt);
+    return weir_settle(store, key, &one, receipt, 0, NULL);
+}
+
+int weir__refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
+                 weir_error *err)
+{
+    const weir_request request = {.key = key, .limit = limit, .cost = amount};
+    int code = weir__request_check(store, &request, err);
+    if (code == 0 && amount < 1)
+        code = weir__fail(err, WEIR_EINVAL, 0, "invalid amount 0: expected 1 to %lld",
+                          (long long)WEIR_COST_MAX);
+    if (code == 0)
+        code = weir__settles(limit, err);
+    if (code)
+        return code;
+    for (size_t i = 0; i < limit->count && code == 0; i++) {
+        if (weir__limit_varies(limit, i))
+            code = weir__refund_limit(store, key, limit, i, amount);
+    }
+    return code ? weir__store_fail(store, code, err) : 0;
+}
+
 /* Correcting a charge, named by its receipt. */
 static int settle_check(weir_store *store, weir_key key, const weir_limit *limit,
                         const char *receipt, int64_t actual, struct weir__correction *ret,
@@ -105,14 +167,10 @@ static int settle_check(weir_store *store, weir_key key, const weir_limit *limit
     weir_request request = weir_request_make(key, limit);
     request.cost = actual;
     int code = weir__request_check(store, &request, err);
+    if (code == 0)
+        code = weir__receipt_check(receipt, ret, err);
     if (code)
         return code;
-    if (!receipt)
-        return weir__fail(err, WEIR_EINVAL, 0, "the receipt is NULL");
-    if (!weir__receipt_read(receipt, ret))
-        return weir__fail(err, WEIR_ERECEIPT, 0,
-                          "invalid receipt \"%.64s\": expected what the take replied, like %s",
-                          receipt, "w3-1700000000000000-1-68719476736");
     ret->actual = actual;
     return weir__settles(limit, err);
 }

@@ -311,11 +311,6 @@ static void test_costs(void)
         {"7", 7, 7},
         {"007", 7, 7},
         {"0", 1, 0},
-        {"-3", 1, 50},
-        {"+3", 1, 50},
-        {"1.5", 1, 50},
-        {"3 ", 1, 50},
-        {"x", 1, 50},
         {"101", 101, 100},
         {"1000000000000", WEIR_COST_MAX, 100},
         {"1000000000001", WEIR_COST_MAX, 100},
@@ -328,6 +323,14 @@ static void test_costs(void)
         CHECK_INT(plan.enforced[1].cost, 5);
         CHECK_INT(plan.enforced[2].cost, cases[i].bounded);
     }
+    static const char *const bad[] = {"-3", "+3", "1.5", "3 ", "x"};
+    for (size_t i = 0; i < WEIR__COUNT(bad); i++) { /* a stranger's counts as the default */
+        ASK({"header.x-cost", bad[i], 0});
+        CHECK_INT(plan.enforced[0].cost, 1);
+        CHECK_INT(plan.enforced[2].cost, 50);
+        CHECK_INT(ask(NULL, (struct request){{{"tokens", bad[i], 0}}, 0}, NULL, -1), WEIR_EINVAL);
+    }
+    CHECK_INT(ask("p", (struct request){{{"tokens", "x", 0}}, 0}, NULL, 3), 0); /* not looked at */
     CHECK_INT(ask("p", (struct request){{{"tokens", "7", 0}}, 0}, NULL, 3), 0);
     for (size_t i = 0; i < 3; i++)
         CHECK_INT(plan.enforced[i].cost, 3);

@@ -1,5 +1,6 @@
 /* A receipt settles once: repeated, at the same time, under several limits, out of a zone that is
  * full. */
+#include "store/store.h"
 #include "store_test.h"
 #include "weir.h"
 
@@ -336,6 +337,115 @@ static void test_race(const char *url)
     pthread_barrier_destroy(&race.start);
 }
 
+/* ---- one charge has one receipt ---- */
+
+static weir_request request_of(const char *key, const weir_limit *limit, int64_t cost,
+                               weir_decision *detail)
+{
+    weir_request request = weir_request_make(weir_key_text(key), limit);
+    request.cost = cost ? cost : WEIR_COST_NONE;
+    request.detail = detail;
+    return request;
+}
+
+static bool same_receipts(weir_decision *a, weir_decision *b)
+{
+    char first[WEIR_RECEIPT_SIZE], second[WEIR_RECEIPT_SIZE];
+    weir_receipt(a, first);
+    weir_receipt(b, second);
+    return !strcmp(first, second);
+}
+
+static void test_one_receipt(weir_store *store)
+{
+    weir_limit *hour = test_limit("fixed-window 1000/h"),
+               *two = test_limit("fixed-window 900/d, sliding-log 900/d");
+    weir_decision a[2], b[2], d;
+    char text[WEIR_RECEIPT_SIZE], other[WEIR_RECEIPT_SIZE];
+    weir_request requests[2] = {request_of("a", hour, 5, a), request_of("b", two, 5, b)};
+    CHECK_INT(weir_take_all(store, requests, 2, &d), 0);
+    CHECK(!d.uneven && same_receipts(&d, &a[0]) && same_receipts(&d, &b[1]));
+    requests[1].detail = NULL;
+    CHECK_INT(weir_take_all(store, requests, 2, &d), 0);
+    CHECK(same_receipts(&d, &a[0]));
+    requests[1] = request_of("b", two, 4, NULL);
+    requests[0].detail = NULL;
+    CHECK_INT(weir_take_all(store, requests, 2, &d), 0); /* and no rows: nothing can be settled */
+    weir_receipt(&d, text);
+    CHECK(d.uneven && d.charged == 5 && text[0] == 0);
+    CHECK_INT(settle(store, hour, text, 1), WEIR_ERECEIPT);
+    requests[0] = request_of("a", hour, 0, a);
+    requests[1].detail = b;
+    CHECK_INT(weir_take_all(store, requests, 2, &d), 0);
+    weir_receipt(&a[0], text);
+    weir_receipt(&b[0], other);
+    CHECK(d.uneven && !strncmp(text, "w1-", 3) && !strncmp(other, "w3-", 3));
+    CHECK(same_receipts(&b[0], &b[1]) && !same_receipts(&a[0], &b[0]));
+    requests[0].cost = 5000;
+    CHECK_INT(weir_take_all(store, requests, 2, &d), 0);
+    CHECK(!d.allowed && !d.uneven && d.charged == 0);
+    requests[1] = request_of("b", two, 3, b);
+    CHECK_INT(weir_take_many(store, &requests[1], 1, &d), 0);
+    CHECK(d.charged == 3 && same_receipts(&d, &b[0]) && same_receipts(&d, &b[1]));
+    requests[1].limit = NULL;
+    CHECK_INT(weir_take_many(store, &requests[1], 1, &d), WEIR_EINVAL);
+    weir_limit_free(hour);
+    weir_limit_free(two);
+}
+
+/* ---- without a receipt ---- */
+
+static void test_refund(weir_store *store, const char *text, int64_t oldest)
+{
+    weir_limit *limit = test_limit(text);
+    char receipt[WEIR_RECEIPT_SIZE];
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 5, NULL), 0); /* nothing is there */
+    CHECK_INT(left(store, limit), 1000);
+    take(store, limit, 300, receipt);
+    clock_us += 1;
+    take(store, limit, 100, receipt);
+    int64_t before = left(store, limit);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 50, NULL), 0);
+    CHECK_INT(left(store, limit), before + 50);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, WEIR_COST_MAX, NULL), 0);
+    CHECK_INT(left(store, limit), oldest); /* never more than is charged */
+    CHECK_INT(weir_store_check(store, NULL), 0);
+    weir_limit_free(limit);
+}
+
+static void test_refunds(weir_store *store)
+{
+    weir_limit *limit = test_limit("fixed-window 1000/h, fixed-window 60/d cost 1"),
+               *own = test_limit("fixed-window 60/d cost 1");
+    char receipt[WEIR_RECEIPT_SIZE];
+    weir_error err;
+    test_refund(store, "token-bucket 1000/30d", 1000);
+    test_refund(store, "token-bucket 1000/h stepped", 1000);
+    test_refund(store, "fixed-window 1000/h", 1000);
+    test_refund(store, "fixed-window 1000/month from 15", 1000);
+    test_refund(store, "sliding-counter 1000/h", 1000);
+    test_refund(store, "sliding-log 1000/h", 900);
+    test_refund(store, "sliding-window 1000/h", 1000); /* one slot */
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
+    take(store, limit, 300, receipt);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 100, NULL), 0);
+    CHECK_INT(left(store, own), 59); /* left alone */
+    CHECK_INT(settle(store, limit, receipt, 100), 0);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), own, 1, &err), WEIR_EUNSUPPORTED);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 0, &err), WEIR_EINVAL);
+    CHECK(strstr(err.message, "invalid amount 0") != NULL);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, -1, &err), WEIR_EINVAL);
+    CHECK_INT(weir__refund(store, weir_key_text(""), limit, 1, &err), WEIR_EINVAL);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), NULL, 1, &err), WEIR_EINVAL);
+    weir_store *far = NULL; /* nobody listens there: the local fallback charges nobody */
+    CHECK_INT(weir_store_open("redis://127.0.0.1:1?fail=local&deadline=1s", &far, &err), 0);
+    CHECK_INT(weir__refund(far, weir_key_text("k"), limit, 1, &err), WEIR_EUNREACHABLE);
+    weir_store_close(far);
+    weir_limit_free(limit);
+    weir_limit_free(own);
+}
+
 int main(void)
 {
     static const char *const limits[] = {
@@ -362,6 +472,10 @@ int main(void)
         test_crossed_edge(store, "sliding-counter 1000/us", many);
         test_crossed_edge(store, "token-bucket 1000/30d, fixed-window 1000/h from-first", many);
     }
+    weir_store_close(store);
+    store = open_store("memory:1m?large=50%");
+    test_one_receipt(store);
+    test_refunds(store);
     weir_store_close(store);
     test_full();
     test_crowded();

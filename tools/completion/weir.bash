@@ -8,7 +8,7 @@ _weir_options() {
     acquire) echo "--cost --least --wait --json --store $server --help" ;;
     run) echo "--wait --cost --quiet --on-lost --denied-code --failed-code --store $server --help" ;;
     pipe) echo "--lines --key --quiet --store $server --help" ;;
-    settle | reset | show | renew | release) echo "--json --store $server --help" ;;
+    settle | refund | reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request --store $server --help" ;;
     demo) echo "--json --help" ;;
     replay)
@@ -38,7 +38,7 @@ _weir_options() {
 }
 
 _weir() {
-    local commands="take peek wait settle reset show acquire renew release run pipe explain replay suggest demo bench zone lua serve top check"
+    local commands="take peek wait settle refund reset show acquire renew release run pipe explain replay suggest demo bench zone lua serve top check"
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then

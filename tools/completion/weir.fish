@@ -1,6 +1,6 @@
 # Completion of `weir` for fish. Install in ~/.config/fish/completions or vendor_completions.d.
 
-set -l commands take peek wait settle reset show acquire renew release run pipe explain replay suggest demo bench zone lua top serve check
+set -l commands take peek wait settle refund reset show acquire renew release run pipe explain replay suggest demo bench zone lua top serve check
 set -l none "not __fish_seen_subcommand_from $commands help"
 
 complete -c weir -f
@@ -11,6 +11,7 @@ complete -c weir -n $none -a take -d "Decide a request, and charge it if it is a
 complete -c weir -n $none -a peek -d "Show what take would answer, without charging"
 complete -c weir -n $none -a wait -d "Take, and sleep until the request may go ahead"
 complete -c weir -n $none -a settle -d "Correct a charge when the real cost is known"
+complete -c weir -n $none -a refund -d "Give back without a receipt"
 complete -c weir -n $none -a reset -d "Forget a key under all its limits"
 complete -c weir -n $none -a show -d "Show every state of a key"
 complete -c weir -n $none -a acquire -d "Hold slots of a concurrent limit"
@@ -32,12 +33,12 @@ complete -c weir -n $none -a help -d "Show the help of a command"
 complete -c weir -n "__fish_seen_subcommand_from help" -a "$commands"
 
 complete -c weir -n "__fish_seen_subcommand_from $commands; and not __fish_seen_subcommand_from serve run pipe" -l json -d "Print JSON"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe explain replay bench check serve" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle refund reset show acquire renew release run pipe explain replay bench check serve" \
     -l store -x -d "Where the state is kept" \
     -a "file: shm: memory: redis:// rediss:// redis+cluster:// rediss+cluster:// redis+sentinel:// rediss+sentinel:// redis+unix://"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe explain" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle refund reset show acquire renew release run pipe explain" \
     -l server -x -a "http:// https:// unix:" -d "Use a running server"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe explain" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle refund reset show acquire renew release run pipe explain" \
     -l token -x -d "The token of the server"
 complete -c weir -n "__fish_seen_subcommand_from explain" -l key -x -d "The state of this key"
 complete -c weir -n "__fish_seen_subcommand_from explain check" -l policy -x -d "Under this policy"

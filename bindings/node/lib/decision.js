@@ -3,11 +3,13 @@
 const { native, errorOf } = require("./native");
 
 const ROW = { ALLOWED: 0, LIMIT: 1, REMAINING: 2, RETRY: 3, RESET: 4, DELAY: 5, GRANTED: 6, CHARGED: 7, TIME: 8, LEASE: 9, BINDING: 10,
-    DEGRADED: 11, LOCAL: 12, CODE: 13, SIZE: 14 };
+    DEGRADED: 11, LOCAL: 12, RECEIPT: 13, CODE: 14, SIZE: 15 };
 const receipts = new WeakMap();
 
 /** An answer. Times are whole microseconds; all numbers are exact. */
 class Decision {
+    #id; // of its receipt: one of all rows of a call. 0: not drawn yet; -1: it has no receipt
+
     constructor(row, at) {
         this.allowed = row[at] !== 0;
         this.limit = row[at + 1];
@@ -22,6 +24,7 @@ class Decision {
         this.binding = row[at + 10];
         this.degraded = row[at + 11] !== 0;
         this.local = row[at + 12] !== 0;
+        this.#id = row[at + ROW.RECEIPT];
     }
 
     /** Milliseconds, rounded up; Infinity: never. */
@@ -42,11 +45,14 @@ class Decision {
         return this.retryAfterUs < 0;
     }
 
-    /** Text for settle(). The same each time it is asked for. */
+    /** Text for settle(), the same each time; null: the requests of the call were charged different amounts, so use those of the rows. */
     get receipt() {
+        if (this.#id < 0)
+            return null;
         let receipt = receipts.get(this);
         if (receipt === undefined) {
             writeRow(this, 0);
+            native.out[ROW.RECEIPT] = this.#id;
             receipt = native.receipt();
             receipts.set(this, receipt);
         }

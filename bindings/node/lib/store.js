@@ -191,6 +191,8 @@ class Store {
     /** Corrects a charge to its real cost, once; false: it was settled before. */
     settle(key, limit, receipt, cost) {
         return this.#call(VERB.SETTLE, () => {
+            if (receipt === null)
+                throw new errors.ERECEIPT("the receipt is null: the requests of the call were charged different amounts, so settle each with the receipt of its row");
             if (typeof receipt !== "string")
                 throw new errors.EINVAL(`invalid receipt ${show(receipt)}: expected the receipt of a decision`);
             const numbers = new Float64Array(NUMBERS);

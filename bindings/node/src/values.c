@@ -129,6 +129,14 @@ struct store *value_store(napi_env env, napi_value value)
 
 /* ---- rows ---- */
 
+static double row_receipt(const weir_decision *decision)
+{
+    double id = 0;
+    for (size_t i = sizeof decision->receipt; i-- > 0;)
+        id = id * 256 + decision->receipt[i];
+    return decision->uneven ? -1 : id;
+}
+
 void row_write(double *row, const weir_decision *decision)
 {
     row[ROW_ALLOWED] = decision->allowed;
@@ -144,6 +152,7 @@ void row_write(double *row, const weir_decision *decision)
     row[ROW_BINDING] = decision->binding;
     row[ROW_DEGRADED] = decision->degraded;
     row[ROW_LOCAL] = decision->local;
+    row[ROW_RECEIPT] = row_receipt(decision);
     row[ROW_CODE] = decision->code;
     assert((uint64_t)row[ROW_LEASE] == decision->lease);
 }
@@ -169,5 +178,9 @@ void row_read(const double *row, weir_decision *ret)
         .binding = (uint8_t)(row_number(row[ROW_BINDING]) & 0xff),
         .degraded = row[ROW_DEGRADED] != 0,
         .local = row[ROW_LOCAL] != 0,
+        .uneven = row[ROW_RECEIPT] < 0,
     };
+    int64_t id = ret->uneven ? 0 : row_number(row[ROW_RECEIPT]);
+    for (size_t i = 0; i < sizeof ret->receipt; i++)
+        ret->receipt[i] = (uint8_t)(id >> 8 * i & 0xff);
 }

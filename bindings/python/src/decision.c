@@ -93,7 +93,7 @@ static PyObject *decision_receipt(PyObject *op, void *closure)
     weir_decision *d = &((DecisionObject *)op)->d;
     char receipt[WEIR_RECEIPT_SIZE];
     (void)closure;
-    if (!d->allowed || (d->charged == 0 && !d->degraded))
+    if (!d->allowed || d->uneven || (d->charged == 0 && !d->degraded))
         Py_RETURN_NONE;
     weir_receipt(d, receipt);
     return PyUnicode_FromString(receipt);
@@ -241,7 +241,7 @@ static PyGetSetDef decision_properties[] = {
      NULL},
     {"reset_after", decision_reset_after, NULL, "reset_after_us as a timedelta.", NULL},
     {"delay", decision_delay, NULL, "delay_us as a timedelta.", NULL},
-    {"receipt", decision_receipt, NULL, "Names the charge for settle; None: nothing was charged.",
+    {"receipt", decision_receipt, NULL, "Names the charge for settle; None: see the rows, if any.",
      NULL},
     {"rows", decision_get_rows, NULL, "One decision per limit, if detail was asked for.", NULL},
     {"error", decision_error, NULL, "take_many: the exception of the code, or None.", NULL},

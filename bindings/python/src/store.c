@@ -256,13 +256,19 @@ static PyObject *settle_receipt(PyObject *receipt)
         return receipt;
     }
     PyObject *text = NULL;
-    if (Py_IS_TYPE(receipt, decision_type))
+    if (Py_IS_TYPE(receipt, decision_type)) {
         text = PyObject_GetAttrString(receipt, "receipt");
-    else
+    } else if (receipt == Py_None) {
+        Py_INCREF(receipt);
+        text = receipt;
+    } else {
         PyErr_SetString(PyExc_TypeError, "the receipt must be str or Decision");
+    }
     if (text == Py_None) {
         Py_DECREF(text);
-        raise_code(WEIR_ERECEIPT, "the decision has no receipt: nothing was charged");
+        raise_code(WEIR_ERECEIPT,
+                   "there is no receipt: nothing was charged, or take_all charged its requests "
+                   "different amounts; then settle each with rows[i].receipt");
         return NULL;
     }
     return text;

@@ -242,6 +242,19 @@ static void explained_print_row(const struct weir__json_node *row, const struct 
     putchar('\n');
 }
 
+/* Which entry of which deny list, where the server says so. */
+static void explained_print_denial(const struct weir__json_node *answer)
+{
+    const struct weir__json_node *detail =
+        weir__json_typed(nodes, answer, "detail", WEIR__JSON_STRING);
+    if (!detail)
+        puts("the deny list of a policy matches");
+    else {
+        cli_print_masked(detail->text, detail->len);
+        putchar('\n');
+    }
+}
+
 static void explained_print_verdict(const struct weir__json_node *answer,
                                     const struct cli_style *style)
 {
@@ -259,7 +272,7 @@ static void explained_print_verdict(const struct weir__json_node *answer,
         puts("the allow lists of all matching policies match");
         break;
     case 'd':
-        puts("the deny list of a policy matches");
+        explained_print_denial(answer);
         break;
     default:
         printf("%" PRId64 " of %" PRId64 " left\n", explained_number(answer, "remaining"),

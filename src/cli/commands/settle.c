@@ -1,6 +1,7 @@
 /*
- * `weir settle`, `renew`, `release` and `reset`: each changes what an earlier command left behind.
- * A charge is corrected, a lease is extended or ended, a key is forgotten.
+ * `weir settle`, `refund`, `renew`, `release` and `reset`: each changes what an earlier command
+ * left behind. A charge is corrected or given back, a lease is extended or ended, a key is
+ * forgotten.
  */
 #include "cli/request.h"
 
@@ -43,6 +44,62 @@ const struct cli_command cli_settle = {
     .looks = true,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_RECEIPT,
     .work = settle_work,
+};
+
+/* ---- refund ---- */
+
+static int refund_work(const struct cli_call *call, const struct cli_request *request)
+{
+    weir_decision rows[WEIR_LIMITS_MAX], folded;
+    weir_error err = {0};
+    weir_request look = weir_request_make(request->key, request->limit);
+    look.cost = 0;
+    look.detail = rows;
+    bool far = cli_is_server(request->store);
+    int code =
+        far ? cli_server_refund(request->store, request->key, request->limit, request->amount, &err)
+            : weir__refund(request->store, request->key, request->limit, request->amount, &err);
+    if (code)
+        return cli_fail_with(call, code, &err);
+    code = weir__peek_all(request->store, &look, 1, &folded);
+    if (code)
+        return cli_refused(call, request->store, code);
+    struct weir__json json = {0};
+    if (request->json) {
+        json = cli_request_json(request);
+        weir__json_put_bool(&json, "refunded", true);
+        weir__json_put_int(&json, "amount", request->amount);
+        weir__json_open(&json, "limits", '[');
+    }
+    for (size_t i = 0; i < request->limit->count; i++) {
+        if (!weir__limit_varies(request->limit, i))
+            continue; /* it was left alone */
+        if (!request->json) {
+            printf("gave back up to %" PRId64 ": %" PRId64 " of %" PRId64 " left, %s\n",
+                   request->amount, rows[i].remaining, rows[i].limit,
+                   weir__limit_text_of(request->limit, i).text);
+            continue;
+        }
+        weir__json_open(&json, NULL, '{');
+        weir__json_put_limit(&json, "text", request->limit, i);
+        weir__json_put_int(&json, "limit", rows[i].limit);
+        weir__json_put_int(&json, "remaining", rows[i].remaining);
+        weir__json_close(&json, '}');
+    }
+    if (request->json) {
+        weir__json_close(&json, ']');
+        cli_json_end(&json, '}');
+    }
+    return CLI_OK;
+}
+
+const struct cli_command cli_refund = {
+    .name = "refund",
+    .summary = "give back without a receipt",
+    .run = cli_request_run,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_AMOUNT,
+    .looks = true,
+    .work = refund_work,
 };
 
 /* ---- renew and release ---- */

@@ -7,12 +7,13 @@
 #include "server/grpc/grpc.h"
 #include "sim/playground.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TOP_SHOWN 20
-#define POLICIES_ROOM ((size_t)2048) /* an entry, its meaning included */
-#define RELOAD_ROOM ((size_t)1024)
+#define POLICIES_ROOM ((size_t)2048)   /* an entry, its meaning included */
+#define RELOAD_ROOM ((size_t)40 << 10) /* eleven notes of 512 bytes, each byte escaped */
 
 static struct weir__span admin_accept_of(const struct weir__http_request *request)
 {
@@ -280,12 +281,17 @@ static void admin_run_reload(struct server *server, struct server_work *work)
     work->answer = malloc(RELOAD_ROOM);
     if (!work->answer)
         return;
-    if (server_rules_load(server, &err)) {
+    struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
+    struct weir__json json = {&body, false};
+    weir__json_open(&json, NULL, '{');
+    weir__json_put_bool(&json, "reloaded", true);
+    if (server_rules_load(server, &json, &err)) {
         admin_answer_problem(work, 409, err.message);
         return;
     }
-    struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
-    weir__put_text(&body, "{\"reloaded\":true}\n");
+    weir__json_close(&json, '}');
+    weir__put(&body, "\n", 1);
+    assert(!body.cut);
     work->status = 200;
     work->answer_len = body.len;
 }

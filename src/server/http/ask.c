@@ -22,7 +22,7 @@ enum server_routed server_http_refuse(const struct server_http_call *call, int s
 static void ask_begin(const struct server_http_call *call, enum weir__verb verb,
                       const struct server_params *params, struct server_ask *ask)
 {
-    ask->kind = server_ask_kind_of(verb);
+    ask->kind = params->refund ? SERVER_ASK_REFUND : server_ask_kind_of(verb);
     ask->verb = verb;
     ask->explain = params->explain;
     ask->acquires = verb == WEIR__VERB_ACQUIRE;
@@ -37,6 +37,8 @@ static void ask_begin(const struct server_http_call *call, enum weir__verb verb,
     if (ask->kind == SERVER_ASK_SETTLE) {
         ask->settle.receipt = params->receipt;
         ask->settle.actual = params->actual;
+    } else if (ask->kind == SERVER_ASK_REFUND) {
+        ask->amount = params->amount;
     } else if (ask->kind == SERVER_ASK_LEASE) {
         ask->lease = (uint64_t)params->lease;
     }
@@ -139,7 +141,7 @@ static const char *ask_limit(const struct server_http_call *call,
         weir__fail(err, WEIR_ESYNTAX, 0, "limit: %s", wrong.message);
         return err->message;
     }
-    it->cost = params->cost == SERVER_COST_UNSAID ? 1 : params->cost;
+    it->cost = params->refund ? 0 : params->cost == SERVER_COST_UNSAID ? 1 : params->cost;
     it->least = params->least;
     it->wait_us = ask_wait_of(conn, params);
     if (it->least && weir__least_check(it, err))
@@ -153,7 +155,7 @@ static const char *ask_limit(const struct server_http_call *call,
         return "there are no leases: none of the limits is concurrent";
     if (verb == WEIR__VERB_SETTLE && weir__settles(it->limit, err))
         return err->message;
-    if (ask->kind != SERVER_ASK_DECIDE || !ask_needs_rows(params, it->limit))
+    if (!params->refund && (ask->kind != SERVER_ASK_DECIDE || !ask_needs_rows(params, it->limit)))
         server_batch_hash(conn);
     else if (!ask_give_rows(conn, ask, it))
         return NO_MEMORY;
@@ -161,6 +163,19 @@ static const char *ask_limit(const struct server_http_call *call,
 }
 
 /* ---- policies ---- */
+
+/* Why no limit counts for a settle or a reset: with other attributes it would. */
+static const char *ask_denied(const struct server_conn *conn, const struct weir__plan *plan,
+                              weir_error *err)
+{
+    char why[256];
+    struct weir__buffer buffer = weir__buffer_over(why, sizeof why);
+    weir__put_denial(&buffer, conn->thread->rules->policies, plan);
+    weir__fail(err, WEIR_EINVAL, 0,
+               "%s, so there is nothing to settle or reset; send all attributes that the take had",
+               why);
+    return err->message;
+}
 
 static const char *ask_policy(const struct server_http_call *call,
                               const struct server_params *params, struct server_ask *ask,
@@ -186,7 +201,9 @@ static const char *ask_policy(const struct server_http_call *call,
                                                   .key = has_key ? &key : NULL,
                                                   .cost = params->cost,
                                                   .least = params->least,
-                                                  .wait_us = ask_wait_of(conn, params)};
+                                                  .wait_us = ask_wait_of(conn, params),
+                                                  .explains = params->explain,
+                                                  .refunds = params->refund};
     if (server_planned_make(conn, &question, planned, err)) {
         if (!params->has[PARAM_POLICY]) /* a proxy, or a policy file, that needs mending */
             server_report_once(conn->peer_text,
@@ -195,7 +212,12 @@ static const char *ask_policy(const struct server_http_call *call,
                                conn->peer_text, err->message);
         return err->message;
     }
+    if (params->refund)
+        return server_planned_keep(planned, params->limit, err) ? err->message : NULL;
     const struct weir__policy *by = planned->plan.by;
+    if (planned->plan.verdict == WEIR__VERDICT_DENY &&
+        (ask->kind == SERVER_ASK_SETTLE || ask->kind == SERVER_ASK_RESET))
+        return ask_denied(conn, &planned->plan, err);
     if (planned->plan.verdict == WEIR__VERDICT_DENY && !params->deny_status)
         ask->http.deny_status = (int16_t)by->deny_status;
     if (by && by->styled && !params->has[PARAM_HEADERS])
@@ -311,7 +333,7 @@ static const char *ask_misplaced(enum weir__verb verb, const struct server_param
         return "policy is empty; leave it out, or give a policy's name";
     if (params->has[PARAM_KEY_FROM] && params->key_from.len == 0)
         return "key_from is empty; leave it out, or give an attribute's name";
-    if (params->has[PARAM_LIMIT] && params->has[PARAM_POLICY])
+    if (params->has[PARAM_LIMIT] && params->has[PARAM_POLICY] && !params->refund)
         return "give limit or policy, not both";
     if (params->has[PARAM_KEY_FROM] && params->has[PARAM_KEY])
         return "give key or key_from, not both";
@@ -339,7 +361,16 @@ static const char *ask_misplaced(enum weir__verb verb, const struct server_param
         return "requests must be an array of 1 to 16 objects";
     if (several && params->hold)
         return "takeall cannot hold its answer; wait as long as it says";
-    if (verb == WEIR__VERB_SETTLE && (!params->has[PARAM_RECEIPT] || params->actual < 0))
+    if (params->refund &&
+        (params->amount == 0 || params->has[PARAM_RECEIPT] || params->actual >= 0 ||
+         params->cost != SERVER_COST_UNSAID || params->least || params->detail ||
+         !(params->has[PARAM_POLICY] || params->has[PARAM_LIMIT])))
+        return "refund needs an amount, and key and limit, or policy with key or attributes, and "
+               "nothing else; beside a policy, limit is the name of one of its limits";
+    if (!params->refund && params->amount)
+        return "amount is for refund";
+    if (verb == WEIR__VERB_SETTLE && !params->refund &&
+        (!params->has[PARAM_RECEIPT] || params->actual < 0))
         return "settle needs receipt and actual";
     if ((verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE) && params->lease == 0)
         return "a lease is needed: the number that acquire answered";
@@ -366,7 +397,7 @@ enum server_routed server_http_ask(const struct server_http_call *call, enum wei
         verb == WEIR__VERB_SHOW || (verb == WEIR__VERB_RESET && !params->has[PARAM_POLICY] && key);
     if (verb == WEIR__VERB_TAKEALL)
         why = ask_several(call, params, ask, &err);
-    else if (params->has[PARAM_LIMIT] || bare)
+    else if ((params->has[PARAM_LIMIT] && !params->has[PARAM_POLICY]) || bare)
         why = ask_limit(call, params, ask, &err);
     else
         why = ask_policy(call, params, ask, &err);

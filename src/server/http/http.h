@@ -121,6 +121,7 @@ enum server_param {
     PARAM_RECEIPT,
     PARAM_ACTUAL,
     PARAM_LEASE,
+    PARAM_AMOUNT,
     PARAMS
 };
 
@@ -131,10 +132,11 @@ struct server_params {
     int64_t least; /* 0: all of the cost */
     int64_t wait_us;
     int64_t actual;
+    int64_t amount;
     int64_t lease;
     int64_t deny_status; /* 0: 429 for limits, and what the policy says for the rest */
     enum weir__field_style style;
-    bool hold, detail, acquire, explain;
+    bool hold, detail, acquire, explain, refund;
     const struct weir__json_node *nodes;
     const struct weir__json_node *attributes; /* NULL: none */
     const struct weir__json_node *requests;   /* takeall; NULL: none */

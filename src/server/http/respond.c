@@ -258,8 +258,8 @@ static const char *respond_reason_of(const struct server_ask *ask, const weir_de
     if (ask->about != SERVER_ABOUT_PLAN)
         return "limit";
     const struct server_planned *it = ask->planned;
-    if (it->plan.verdict == WEIR__VERDICT_DENY)
-        return denials[it->plan.denial];
+    if (it->plan.verdict == WEIR__VERDICT_DENY || it->plan.listed)
+        return denials[it->plan.listed ? WEIR__DENIED_LISTED : it->plan.denial];
     if (!decision->degraded)
         return "limit";
     bool closed = true; /* what the local fallback allowed by itself */
@@ -331,13 +331,28 @@ static void respond_put_receipt(struct server_conn *conn, struct weir__json *jso
     weir__json_close(json, ']');
 }
 
+static void respond_put_reason(struct server_conn *conn, struct weir__json *json,
+                               const struct server_ask *ask, const weir_decision *decision)
+{
+    char why[512];
+    struct weir__buffer buffer = weir__buffer_over(why, sizeof why);
+    weir__json_put_string(json, "reason", respond_reason_of(ask, decision));
+    if (ask->about != SERVER_ABOUT_PLAN ||
+        (ask->planned->plan.verdict != WEIR__VERDICT_DENY && !ask->planned->plan.listed))
+        return;
+    weir__put_denial(&buffer, conn->thread->rules->policies, &ask->planned->plan);
+    weir__json_put_string(json, "detail", why);
+}
+
 static void respond_put_decision(struct server_conn *conn, struct weir__json *json,
                                  const struct server_batch *batch, size_t i)
 {
     const struct server_ask *ask = &batch->asks[i];
     const weir_decision *decision = &batch->decided[i];
     if (ask->about == SERVER_ABOUT_PLAN) {
-        weir__json_put_string(json, "verdict", weir__verdict_word(ask->planned->plan.verdict));
+        const struct weir__plan *plan = &ask->planned->plan;
+        weir__json_put_string(
+            json, "verdict", weir__verdict_word(plan->listed ? WEIR__VERDICT_DENY : plan->verdict));
     }
     weir__json_put_decision(json, decision);
     if (ask->held_us > 0)
@@ -349,7 +364,7 @@ static void respond_put_decision(struct server_conn *conn, struct weir__json *js
     weir__json_put_bool(json, "degraded", decision->degraded);
     weir__json_put_bool(json, "local", decision->local);
     if (ask->explain && !decision->allowed)
-        weir__json_put_string(json, "reason", respond_reason_of(ask, decision));
+        respond_put_reason(conn, json, ask, decision);
     if (ask->about != SERVER_ABOUT_ONE &&
         (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
         respond_put_rows(json, ask);
@@ -394,6 +409,21 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
         weir__put_text(&body, "{\"settled\":true,\"before\":true}\n");
     else
         weir__put_text(&body, bodies[ask->verb]);
+    server_response_body(ret, "application/json", &body);
+}
+
+/* What is left after a refund, limit by limit. */
+static void respond_refunded(const struct server_ask *ask, struct server_response *ret)
+{
+    server_response_fresh(ret, 200);
+    struct weir__buffer body = server_response_buffer(ret);
+    struct weir__json json = {&body, false};
+    weir__json_open(&json, NULL, '{');
+    weir__json_put_bool(&json, "refunded", true);
+    weir__json_put_int(&json, "amount", ask->amount);
+    respond_put_rows(&json, ask);
+    weir__json_close(&json, '}');
+    weir__put(&body, "\n", 1);
     server_response_body(ret, "application/json", &body);
 }
 
@@ -478,6 +508,9 @@ static void respond_asked(struct server_conn *conn, struct server_batch *batch, 
     case SERVER_ASK_RESET:
     case SERVER_ASK_LEASE:
         respond_done(ask, ret);
+        return;
+    case SERVER_ASK_REFUND:
+        respond_refunded(ask, ret);
         return;
     case SERVER_ASK_SHOW:
         respond_shown(ask, ret);

@@ -10,20 +10,25 @@
 struct route {
     enum weir__verb verb;
     bool get; /* also as a query */
-    bool explain;
+    bool explain, refund;
 };
 
-/* "/v1/" and the word of a verb, or "/v1/explain", a peek that says more. False: another path. */
+/* "/v1/" and the word of a verb; "/v1/explain", a peek that says more; or "/v1/refund", a settle
+ * without a receipt. False: another path. */
 static bool route_find_route(struct weir__span path, struct route *ret)
 {
     static const char prefix[] = "/v1/";
     const size_t skip = sizeof prefix - 1;
     if (path.len <= skip || memcmp(path.data, prefix, skip))
         return false;
-    ret->explain = false;
+    ret->explain = ret->refund = false;
     if (weir__verb_of_word(path.data + skip, path.len - skip, &ret->verb)) {
         ret->get = ret->verb == WEIR__VERB_TAKE || weir__verbs[ret->verb].keys == WEIR__VERB_READS;
         return weir__verbs[ret->verb].homes & WEIR__VERB_HTTP;
+    }
+    if (weir__span_is(path, "/v1/refund")) {
+        *ret = (struct route){.verb = WEIR__VERB_SETTLE, .refund = true};
+        return true;
     }
     *ret = (struct route){.verb = WEIR__VERB_PEEK, .explain = true};
     return weir__span_is(path, "/v1/explain");
@@ -120,9 +125,10 @@ static enum server_routed route_ask(const struct server_http_call *call, const s
         server_http_not_allowed(ret, route->get ? "GET, HEAD, POST" : "POST");
         return SERVER_RESPONDED;
     }
-    if (server_http_access(conn, request) == SERVER_NOBODY) {
+    enum server_access access = server_http_access(conn, request);
+    if (access < (route->refund ? SERVER_ADMIN : SERVER_DATA)) {
         route_count_fault(conn, SERVER_FAULT_UNAUTHORIZED);
-        server_http_unauthorized(ret, SERVER_NOBODY);
+        server_http_unauthorized(ret, access);
         return SERVER_RESPONDED;
     }
     if (!get && !server_http_is_json(request)) {
@@ -136,6 +142,7 @@ static enum server_routed route_ask(const struct server_http_call *call, const s
         return SERVER_BUSY;
     server_params_begin(conn, &params);
     params.explain = route->explain;
+    params.refund = route->refund;
     if (get ? !server_params_query(call, &params) : !server_params_json(call, &params))
         return SERVER_RESPONDED;
     return server_http_ask(call, route->verb, &params);

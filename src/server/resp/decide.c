@@ -197,6 +197,12 @@ static int decide_plan(struct server_conn *conn, const struct decide *decide,
     int code = server_planned_make(conn, &question, planned, err);
     if (code)
         return code;
+    if (decide->settles && planned->plan.verdict == WEIR__VERDICT_DENY) {
+        char why[256];
+        struct weir__buffer buffer = weir__buffer_over(why, sizeof why);
+        weir__put_denial(&buffer, conn->thread->rules->policies, &planned->plan);
+        return weir__fail(err, WEIR_EINVAL, 0, "%s, so there is nothing to settle", why);
+    }
     if (decide->settles && planned->several.count == 0)
         return weir__fail(err, WEIR_EINVAL, 0,
                           "no limit of a policy applies, so there is nothing to settle");

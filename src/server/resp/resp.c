@@ -292,6 +292,7 @@ static void resp_put_answer(struct server_conn *conn, const struct server_batch 
     case SERVER_ASK_SAID:
         resp_put_said(conn, ask, out);
         return;
+    case SERVER_ASK_REFUND:
     case SERVER_ASK_CALL:
     case SERVER_ASK_WORK:
         break;

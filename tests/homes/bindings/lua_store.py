@@ -108,6 +108,17 @@ def test_tables(check):
                    s:peek_all({l[1]}).allowed, weir.fields(two, l)["ratelimit-policy"]""")
         check.equal(got[:7], [True, 3, True, False, 2, 1, True], "take_all")
         check.equal(got[7].count("q="), 3, f"fields of take_all: {got[7]}")
+        got = nginx.lua("""
+            local s, L = weir.open("memory:1m"), "fixed-window 90/d"
+            local uneven = s:take_all({{key = "a", limit = L, cost = 5}, {key = "b", limit = L, cost = 2}}, {detail = true})
+            local none, why, code = weir.receipt(uneven)
+            local settled = s:settle("b", L, weir.receipt(uneven.rows[2]), 0)
+            local even = s:take_all({{key = "a", limit = L, cost = 4}, {key = "b", limit = L, cost = 4}}, {detail = true})
+            local once, again = s:settle("b", L, weir.receipt(even.rows[2]), 1)
+            local twice, before = s:settle("b", L, weir.receipt(even), 1)
+            return none == nil, why, code, settled, again == nil, before, s:peek("a", L).remaining, s:peek("b", L).remaining""")
+        check.equal([*got[:1], *got[2:]], [True, "ERECEIPT", True, True, "before", 81, 89], "one charge has one receipt")
+        check.contains(got[1], "the receipt of its row", "no common receipt")
 
 
 FIELDS = """location = /f { content_by_lua_block {

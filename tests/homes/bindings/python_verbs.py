@@ -15,7 +15,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-from lib import bindings, build, checks  # noqa: E402
+from lib import bindings, build, checks, redis_server  # noqa: E402
 
 bindings.in_python(__file__)
 import weir  # noqa: E402
@@ -99,6 +99,43 @@ def test_settle(check):
     raises(check, weir.ERECEIPT, "NUL", lambda: store.settle("k", "fixed-window 1/h", "w1-1-1\0", 1))
     raises(check, weir.ERECEIPT, "nothing was charged", lambda: store.settle("k", "fixed-window 1/h", store.peek("q", "fixed-window 1/h"), 1))
     raises(check, TypeError, "str or Decision", lambda: store.settle("k", "fixed-window 1/h", 5, 1))
+
+
+def settle_everything(store, key, minute, month):
+    """A request of two limits with different charges: the minute is charged 4000, the month what is left, 2000."""
+    store.take(key, month, 998_000)
+    d = store.take_all([(key, minute, 4000), (key, month, 4000, 500)])
+    assert [row.charged for row in d.rows] == [4000, 2000]
+    settled = [store.settle(key, limit, row.receipt, 1212) for limit, row in zip((minute, month), d.rows)]
+    return d, settled, [store.peek(key, limit, 0).remaining for limit in (minute, month)]
+
+
+def test_one_charge_has_one_receipt(check):
+    """Whichever of a call's receipts is settled: nothing is given back twice, or by another request's charge."""
+    with redis_server.Server() as redis:
+        for name, store in (("memory", store_at()), ("redis", weir.Store(f"redis://127.0.0.1:{redis.port}?deadline=10s"))):
+            one_charge(check, name, store)
+            store.close()
+
+
+def one_charge(check, name, store):
+    minute, month = "fixed-window 20k/h from-first", "fixed-window 1m/30d from-first"
+    d, settled, left = settle_everything(store, "k", minute, month)
+    check.equal((settled, left), ([True, True], [18_788, 788]), f"{name}: each request is settled by its row")
+    check(d.receipt is None, f"{name}: charges that differ have no common receipt: {d.receipt}")
+    for given in (d, d.receipt):
+        raises(check, weir.ERECEIPT, "rows[i].receipt", lambda: store.settle("k", month, given, 0), f"{name}: {given}")
+    raises(check, weir.ERECEIPT, "receipt of its own rows", lambda: store.settle("k", month, "", 0), name)
+    d = store.take_all([("k", minute, 300), ("org", minute, 300)])
+    check(d.receipt and [row.receipt for row in d.rows] == [d.receipt] * 2, f"{name}: the same charge has the same receipt")
+    check.equal([store.settle(key, minute, given, 0) for key in ("k", "org") for given in (d.rows[0], d)], [True, False] * 2, f"{name}: once per key")
+    d = store.take("k", minute + ", sliding-log 9000/h", 300, detail=True)
+    check.equal([store.settle("k", minute, d.rows[0], 0), store.settle("k", minute + ", sliding-log 9000/h", d, 0), store.settle("k", "sliding-log 9000/h", d.rows[1], 0)],
+                [True, True, False], f"{name}: one request of two limits")
+    check.equal([store.peek("k", text, 0).remaining for text in (minute, "sliding-log 9000/h")], [18_788, 9000], f"{name}: nothing twice")
+    d = store.take_all([("k", minute, 0), ("org", minute, 300)])
+    check.equal((d.receipt, d.rows[0].receipt), (None, None), f"{name}: what was charged nothing")
+    check(store.settle("org", minute, d.rows[1], 0), f"{name}: beside one that was")
 
 
 def test_leases(check):

@@ -73,7 +73,7 @@ def attributes_of(rng):
         "tenant": word(rng, "big", "small", ""),
         "user": word(rng, "Ann", "ann", "b\u00e4r", ""),
         "class": word(rng, "critical", "Batch", "batch", "none"),
-        "units": word(rng, "1", "2", "9", "none"),
+        "units": word(rng, "1", "2", "9", "0"),
     }
     return {name: value for name, value in every.items() if rng.random() < 0.75} or {"tenant": "small"}
 

@@ -360,6 +360,22 @@ def test_deleted_file(check):
         check.equal(said, 1, "it was told once")
 
 
+def test_notes(check):
+    """What weir check notes is in the log and in the answer, at most ten of them."""
+    entry = "{name: NAME, limit: fixed-window 9/month from 15}"
+    override = "{when: {user: ann}, entry: NAME, limit: fixed-window 99/month}"
+    text = "version: 1\npolicies:\n" + "".join(
+        f"  - {{name: p{n}, match: {{path: /p{n}}}, key: user, limits: [{entry}], overrides: [{override}]}}\n".replace("NAME", f"n{n}") for n in range(12))
+    note = "note: 1 override of p{0}, limit n{0}, has another algorithm, period, precision, zone or anchor than the limit itself"
+    with weir_server.Server("--no-watch", policies=text) as server, http_client.Client(server.port) as client:
+        check.contains(server.stderr(), note.format(9), "at the start")
+        check(note.format(10) not in server.stderr() and "there are more notes" in server.stderr(), "and no more than ten")
+        notes = client.post("/v1/reload").json["notes"]
+        check.equal([line.startswith(note.format(n)) for n, line in enumerate(notes)], [True] * 10 + [False], f"in the answer: {notes}")
+        server.write("policies.yaml", text.replace("99/month", "99/month from 15"))
+        check.equal(client.post("/v1/reload").json, {"reloaded": True}, "mended: nothing to note")
+
+
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
 
 if __name__ == "__main__":

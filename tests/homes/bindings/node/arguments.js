@@ -140,6 +140,13 @@ async function others() {
     const first = store.take("r", LIMIT, 3);
     check(/^w3-\d+-3-\d+$/.test(first.receipt) && first.receipt === first.receipt, `a receipt, the same each time: ${first.receipt}`);
     same([store.settle("r", LIMIT, first.receipt, 1), store.settle("r", LIMIT, first.receipt, 1), 1000000 - store.peek("r", LIMIT).remaining], [true, false, 1], "settled once");
+    const uneven = store.takeAll([{ key: "r2", limit: LIMIT, cost: 5 }, { key: "r3", limit: LIMIT, cost: 2 }]);
+    same([uneven.receipt, uneven.rows.map((row) => row.receipt.split("-")[2]), uneven.rows[0].receipt.split("-")[3] === uneven.rows[1].receipt.split("-")[3]],
+        [null, ["5", "2"], true], "charges that differ: a receipt per row, of one id");
+    await failsWith(() => store.settle("r3", LIMIT, uneven.receipt, 0), "ERECEIPT", "receipt of its row", "settle with null");
+    same([store.settle("r3", LIMIT, uneven.rows[1].receipt, 0), store.peek("r3", LIMIT).remaining], [true, 1000000], "settled by its row");
+    const even = store.takeAll([{ key: "r2", limit: LIMIT, cost: 4 }, { key: "r3", limit: LIMIT, cost: 4 }]);
+    same([store.settle("r3", LIMIT, even.rows[1].receipt, 0), store.settle("r3", LIMIT, even.receipt, 0), even.rows[0].receipt], [true, false, even.receipt], "the same charge, the same receipt");
     same(Object.keys(first), ["allowed", "limit", "remaining", "retryAfterUs", "resetAfterUs", "delayUs", "granted", "charged", "timeUs", "lease", "binding", "degraded", "local"], "the fields of a decision");
     const never = store.take("n", "token-bucket 1/s", 5);
     same([never.allowed, never.retryAfterUs, never.retryAfterMs, never.never], [false, -1, Infinity, true], "never");

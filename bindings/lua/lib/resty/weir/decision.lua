@@ -8,12 +8,22 @@ local library = require "resty.weir.library"
 local arguments = require "resty.weir.arguments"
 
 local C, failure = library.C, library.error
-local tonumber, type, ceil, format = tonumber, type, math.ceil, string.format
+local tonumber, type, ceil, floor, format = tonumber, type, math.ceil, math.floor, string.format
 
 local LIMITS_MAX = 16
 local FIELDS_SIZE = 12288
 
 local _M = {}
+
+-- The id that all receipts of a call share; nil: none is drawn yet; -1: there is no receipt.
+local function receipt_id(d)
+    if d.uneven then
+        return -1
+    end
+    local b = d.receipt
+    local id = b[0] + 256 * (b[1] + 256 * (b[2] + 256 * (b[3] + 256 * b[4])))
+    return id ~= 0 and id or nil
+end
 
 -- The table of a weir_decision: a new one, or `into`, whose other members stay.
 function _M.of(d, into)
@@ -36,6 +46,7 @@ function _M.of(d, into)
             degraded = d.degraded,
             ["local"] = d["local"],
             lease = lease,
+            receipt_id = receipt_id(d),
         }
     end
     into.allowed = d.allowed
@@ -52,6 +63,7 @@ function _M.of(d, into)
     into["local"] = d["local"]
     into.lease = lease
     into.receipt = nil
+    into.receipt_id = receipt_id(d)
     into.rows = nil
     into.code = nil
     into.error = nil
@@ -74,6 +86,12 @@ local function fill(d, t)
     d.time_us, d.charged = t.time_us, t.charged
     d.allowed, d.degraded, d.binding = t.allowed, t.degraded, t.binding
     d["local"] = t["local"]
+    local id = t.receipt_id or 0
+    d.uneven = id < 0
+    for i = 0, 4 do
+        d.receipt[i] = id < 0 and 0 or id % 256
+        id = floor(id / 256)
+    end
 end
 
 local function is_decision(t)
@@ -100,6 +118,10 @@ function _M.receipt(t)
         ffi.fill(one, ffi.sizeof(one))
         fill(one, t)
         C.weir_receipt(one, text)
+        if one.uneven then
+            return nil, "there is no receipt: take_all charged its requests different amounts, " ..
+                        "so settle each with the receipt of its row (ask with detail)", "ERECEIPT"
+        end
         t.receipt = ffi.string(text)
     end
     return t.receipt

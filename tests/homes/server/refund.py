@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Giving back without a receipt: at the shell and over HTTP, by key and limit and by policy, on a zone and on Redis; who may;
+bounds; beside takes. What a policy charges must be a number. What deny lists keep out is explained all the same."""
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+
+from lib import checks, http_client, redis_server, weir_server
+from lib.build import WEIR
+from http_wire import problem
+
+POLICIES = """version: 1
+policies:
+  - name: tokens
+    match: by-name
+    key: customer
+    deny: [{customer: mallory}, {tokens: {absent: true}}]
+    limits:
+      - {name: requests, limit: fixed-window 100/d from-first}
+      - {name: minute, limit: token-bucket 20k/366d, cost: {of: tokens, default: 4000}}
+      - {name: month, limit: fixed-window 1m/30d from-first, cost: {of: tokens, default: 4000}}
+      - {name: watched, shadow: true, limit: fixed-window 9/d, cost: {of: strange, default: 1}}
+  - name: headers
+    match: {path: /api/**}
+    key: "'all'"
+    limits: [{name: all, limit: fixed-window 1000/d from-first, cost: {of: header.x-tokens, default: 7}}]
+  - name: slots
+    match: by-name
+    key: customer
+    limits: [{name: running, limit: concurrent 5}]
+"""
+BOB = {"policy": "tokens", "key": "bob"}
+LIMIT = "fixed-window 1000/4w from-first"
+DATA, ADMIN = "data-token_1234567890", "admin-token_0987654321"
+
+
+def weir(*words):
+    done = subprocess.run([WEIR, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def used(client, policy="tokens", key="bob", **attributes):
+    rows = client.post("/v1/explain", {"policy": policy, "key": key, "attributes": {"tokens": "1", **attributes}}).json["limits"]
+    return {row["name"]: row["limit"] - row["remaining"] for row in rows if not row["shadow"]}
+
+
+def charge(client, tokens, key="bob"):
+    return client.post("/v1/take", {"policy": "tokens", "key": key, "attributes": {"tokens": tokens}})
+
+
+def give_back(check, server, client):
+    for tokens in (5000, 3000):
+        check.equal(charge(client, tokens).status, 200, "charged")
+    answer = client.post("/v1/refund", {**BOB, "limit": "month", "amount": 5000})
+    check.equal((answer.status, answer.json.get("refunded"), answer.json.get("amount")), (200, True, 5000), f"{answer.body}")
+    check.equal([(row["name"], row["remaining"]) for row in answer.json["limits"]], [("month", 997_000)], "what is left is told")
+    check.equal(used(client), {"requests": 2, "minute": 8000, "month": 3000}, "the limit that was named, and nobody else")
+    check(server.wait_for(lambda: 'refund by 127.0.0.1: 5000 to the key "tokens/month/{customer=bob}"' in server.stderr()), f"the log: {server.stderr()}")
+    answer = client.post("/v1/refund", {"policy": "tokens", "attributes": {"customer": "bob"}, "amount": 1000})
+    check.equal([row["name"] for row in answer.json["limits"]], ["minute", "month"], "without a name: those that tokens are charged to")
+    check.equal(used(client), {"requests": 2, "minute": 7000, "month": 2000}, "both")
+    for _ in range(2):
+        check.equal(client.post("/v1/refund", {**BOB, "amount": 10**12}).status, 200, "more than was charged")
+        check.equal(used(client), {"requests": 2, "minute": 0, "month": 0}, "never below 0")
+    check.equal(client.post("/v1/refund", {**BOB, "limit": "requests", "amount": 1}).json["limits"][0]["remaining"], 99, "one that counts requests, by its name")
+    check.equal(client.post("/v1/refund", {"policy": "tokens", "key": "nobody", "amount": 5}).json["limits"][1]["remaining"], 10**6, "who was never charged")
+    # The refund is not a settle of a receipt: that one is still good, once.
+    receipt = charge(client, 700).json["receipt"]
+    client.post("/v1/refund", {**BOB, "limit": "month", "amount": 100})
+    settle = {**BOB, "attributes": {"tokens": 700}, "receipt": receipt, "actual": 650}
+    check.equal([client.post("/v1/settle", settle).json for _ in range(2)], [{"settled": True}, {"settled": True, "before": True}], "settled besides")
+    check.equal(used(client), {"requests": 2, "minute": 650, "month": 550}, "both count")
+
+
+def test_policies(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        give_back(check, server, client)
+
+
+def test_policies_redis(check):
+    with redis_server.Server() as redis, weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m", POLICIES) as server, \
+            http_client.Client(server.port) as client:
+        give_back(check, server, client)
+
+
+def test_mistakes(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        charge(client, 100)
+        for body, words in (({**BOB}, "refund needs an amount"), ({**BOB, "amount": 0}, "amount"), ({**BOB, "amount": -5}, "amount"), ({**BOB, "amount": "lots"}, "amount"),
+                            ({**BOB, "amount": 10**12 + 1}, "amount"), ({**BOB, "amount": 1.5}, "amount"), ({"amount": 5, "key": "k"}, "key and limit, or policy"),
+                            ({"amount": 5, "limit": LIMIT}, "a key is needed"), ({"amount": 5, "key": "k", "limit": "nonsense"}, "limit: "),
+                            ({**BOB, "limit": "year", "amount": 5}, 'is named "year"'), ({**BOB, "limit": "", "amount": 5}, "limit is empty"),
+                            ({**BOB, "amount": 5, "cost": 5}, "nothing else"), ({**BOB, "amount": 5, "receipt": "w4-1-1"}, "nothing else"),
+                            ({"policy": "nobody", "key": "k", "amount": 5}, "no policy is named"), ({"policy": "tokens", "amount": 5}, "nothing to give back"),
+                            ({"policy": "slots", "key": "k", "amount": 1}, "release the lease"), ({"key": "k", "limit": "concurrent 5", "amount": 1}, "release the lease"),
+                            ({"key": "k", "limit": LIMIT + " cost 2", "amount": 1}, "limits with a cost of their own")):
+            problem(check, client.post("/v1/refund", body), 400, words, str(body))
+        problem(check, client.post("/v1/settle", {**BOB, "receipt": "x", "actual": 1, "amount": 5}), 400, "amount is for refund", "settle with an amount")
+        check.equal(client.get("/v1/refund?policy=tokens&key=bob&amount=5").status, 405, "GET gives nothing back")
+        check.equal(used(client), {"requests": 1, "minute": 100, "month": 100}, "nothing was given back")
+        code, out, err = weir("refund", "k", LIMIT, "0", "--server", f"http://127.0.0.1:{server.port}")
+        check(code == 2 and "invalid amount" in err, f"{out}{err}")
+
+
+def test_access(check):
+    files = {"data": DATA, "admin": ADMIN}
+    with weir_server.Server("--token-file data --admin-token-file admin", POLICIES, files=files) as server, http_client.Client(server.port) as client:
+        body = {"key": "k", "limit": LIMIT, "amount": 10}
+        authorized = lambda token: client.post("/v1/refund", body, {"Authorization": f"Bearer {token}"} if token else {})
+        check.equal([authorized(token).status for token in ("", DATA, "wrong", ADMIN)], [401, 403, 401, 200], "only with the admin token")
+        where = ("--server", f"http://127.0.0.1:{server.port}")
+        check.equal(weir("take", "k", LIMIT, "--cost", "40", *where, "--token", DATA)[0], 0, "charged")
+        code, out, err = weir("refund", "k", LIMIT, "30", *where, "--token", DATA)
+        check(code != 0 and "WEIR_ADMIN_TOKEN" in err, f"the data token: {out}{err}")
+        check.equal(weir("refund", "k", LIMIT, "30", *where, "--token", ADMIN)[:2], (0, f"gave back up to 30: 990 of 1000 left, {LIMIT}\n"), "at the shell")
+
+
+def test_shell(check):
+    with tempfile.TemporaryDirectory(prefix="weir-refund-") as path:
+        where = ("--store", f"file:{path}/zone?size=1m")
+        both = LIMIT + ", sliding-log 900/52w, fixed-window 60/d from-first cost 1"
+        weir("take", "k", both, "--cost", "300", *where)
+        weir("take", "k", both, "--cost", "200", *where)
+        code, out, err = weir("refund", "k", both, "400", *where, "--json")
+        check.equal((code, err), (0, ""), "refund")
+        check.equal(json.loads(out), {"key": "k", "refunded": True, "amount": 400, "limits": [
+            {"text": LIMIT, "limit": 1000, "remaining": 900}, {"text": "sliding-log 900/52w", "limit": 900, "remaining": 700}]},
+            "a log gives back its oldest entry, and no more; limits with a cost of their own are left alone")
+        for words, part in ((("k", LIMIT), "AMOUNT"), (("k", LIMIT, "-5"), "-5"), (("k", LIMIT, "5x"), 'invalid amount "5x"'), (("k", "concurrent 5", "1"), "release the lease"),
+                            (("k", LIMIT, "1000000000001"), "invalid amount"), (("", LIMIT, "1"), "key")):
+            code, out, err = weir("refund", *words, *where)
+            check(code == 2 and part in err and not out, f"{words}: {code} {out}{err}")
+        check(weir("refund", "k", LIMIT, "5", "--store", "redis://127.0.0.1:1?deadline=100ms")[0] == 3, "a store that is out of reach")
+    with redis_server.Server() as redis:
+        url = f"redis://127.0.0.1:{redis.port}?deadline=1m"
+        weir("take", "k", LIMIT, "--cost", "300", "--store", url)
+        check.equal(weir("refund", "k", LIMIT, "400", "--store", url)[:2], (0, f"gave back up to 400: 1000 of 1000 left, {LIMIT}\n"), "on Redis")
+
+
+def test_beside_takes(check):
+    """Takes and refunds at the same time: nothing is lost, and never more is given back than was charged."""
+    with weir_server.Server(policies=POLICIES) as server:
+        failed = []
+
+        def work(path, body):
+            with http_client.Client(server.port) as client:
+                for _ in range(300):
+                    if client.post(path, body).status != 200:
+                        failed.append(path)
+        key = {"key": "k", "limit": "fixed-window 1g/30d from-first"}
+        with http_client.Client(server.port) as client:
+            client.post("/v1/take", {**key, "cost": 10_000})
+            workers = [threading.Thread(target=work, args=arguments) for arguments in
+                       [("/v1/take", {**key, "cost": 7})] * 3 + [("/v1/refund", {**key, "amount": 5})] * 3]
+            [worker.start() for worker in workers]
+            [worker.join() for worker in workers]
+            check.equal(failed, [], "all are answered")
+            left = client.post("/v1/peek", {**key, "cost": 0}).json
+            check.equal(left["limit"] - left["remaining"], 10_000 + 900 * 7 - 900 * 5, "the sum")
+
+
+# ---- what a policy charges, and whom it keeps out ----
+
+def test_costs(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client, server.client() as resp:
+        for value in (-5000, "lots", "5.5", 5.5, "1e3", " 5", "+5", True):
+            answer = charge(client, value)
+            problem(check, answer, 400, "invalid tokens", f"tokens {value!r}")
+        check.equal(client.get("/v1/take?policy=tokens&key=bob&attr.tokens=lots").status, 400, "in a query")
+        said = str(resp.pipeline([("WEIR.DECIDE", "POLICY", "tokens", "customer", "bob", "tokens", "lots")]))
+        check('invalid tokens "lots": expected a whole number' in said, f"over RESP: {said}")
+        check.equal(used(client), {"requests": 0, "minute": 0, "month": 0}, "nothing was charged")
+        check.equal(charge(client, "99999999999999").status, 429, "too large is not malformed: it is the most")
+        answer = client.post("/v1/take", {**BOB, "attributes": {"tokens": 100, "strange": "nonsense"}})
+        check.equal((answer.status, used(client)["month"]), (200, 100), "what is only watched fails nobody")
+        for value in ("lots", "-5", ""):
+            answer = client.get("/v1/take?attr.path=/api/x", {"X-Tokens": value})
+            check.equal((answer.status, answer.json["granted"]), (200, 7), f"the default for a stranger's field: {value!r}")
+
+
+def test_deny_lists(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client, server.client() as resp:
+        receipt = charge(client, 300).json["receipt"]
+        denied = 'the deny list of policy "tokens" matches, entry 2: tokens is absent'
+        answer = client.post("/v1/explain", BOB).json
+        check.equal((answer["allowed"], answer["verdict"], answer["reason"], answer["detail"]), (False, "deny", "deny", denied), "explained")
+        check.equal({row["name"]: row["limit"] - row["remaining"] for row in answer["limits"] if not row["shadow"]}, {"requests": 1, "minute": 300, "month": 300}, "the states")
+        code, out, err = weir("explain", "--server", f"http://127.0.0.1:{server.port}", "--policy", "tokens", "--key", "bob")
+        check(code == 0 and f"denied: {denied}\n" in out and "999700 of 1000000 left" in out, f"at the shell: {out}{err}")
+        check("entry 1: customer is mallory" in client.post("/v1/explain", {**BOB, "key": "mallory"}).json["detail"], "another entry")
+        for path in ("/v1/peek", "/v1/take"):
+            check.equal(client.post(path, {**BOB, "cost": 4000}).status, 403, f"{path} is denied as ever")
+        check.equal(used(client), {"requests": 1, "minute": 300, "month": 300}, "nothing is charged")
+        problem(check, client.post("/v1/settle", {**BOB, "receipt": receipt, "actual": 5}), 400, denied, "a settle without the tokens")
+        said = str(resp.pipeline([("WEIR.DECIDE", "POLICY", "tokens", "customer", "bob", "SETTLE", receipt, "5")]))
+        check(denied in said, f"over RESP: {said}")
+        check.equal(client.post("/v1/settle", {**BOB, "attributes": {"tokens": 300}, "receipt": receipt, "actual": 5}).json, {"settled": True}, "with them")
+        check.equal(client.post("/v1/refund", {"policy": "tokens", "key": "mallory", "amount": 5}).status, 200, "who gives back is not held up by lists")
+
+
+TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
+
+if __name__ == "__main__":
+    sys.exit(checks.run(TESTS, sys.argv[1:]))
