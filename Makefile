@@ -1,6 +1,7 @@
 # One word for each task. Meson builds.
 .POSIX:
-.PHONY: programs all help weir nginx-module redis-module run test check lint portable bench bench-redis bench-server bench-nginx bench-bindings wheel coverage fuzz soak guava-traces deb install clean
+.SUFFIXES:
+.PHONY: programs all help weir build/weir nginx-module redis-module run test check lint portable bench bench-redis bench-server bench-nginx bench-bindings wheel coverage fuzz soak guava-traces deb install clean
 
 # What a user runs: the program, the libraries, the modules, the examples. No tests.
 programs:
@@ -26,7 +27,7 @@ help:
 	@echo 'CONTRIBUTING.md and docs/TESTING.md have the others: test, check, lint, bench and more.'
 
 # Parts of it.
-weir:
+weir build/weir:
 	tools/deps.sh run
 	tools/configure.sh build
 	ninja -C build weir

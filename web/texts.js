@@ -186,7 +186,7 @@ export const TEXTS = {
   wouldBeDenied: ["Would be denied by shadow limits", "影子规则会拒绝的"],
   hottest: ["Hottest", "请求最多"],
   mostDenied: ["Most denied", "拒绝最多"],
-  noRequests: ["No keys yet: there were no requests.", "还没有 key：尚未收到请求。"],
+  noRequests: ["No requests in the last minutes.", "最近几分钟没有请求。"],
   firstOfKeys: ["The first {n} of {all} policies. Select one to see others.", "共 {all} 条策略，只显示前 {n} 条，其余请在上方选择。"],
   cannotReadKeys: ["Cannot read the keys: {why}.", "无法读取 key：{why}。"],
 

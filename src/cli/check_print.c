@@ -36,7 +36,9 @@ static void check_put_cost_text(struct weir__buffer *buffer, const struct weir__
                      (long long)cost->least);
     if (cost->most < WEIR_COST_MAX)
         weir__put_format(buffer, ", at most %lld", (long long)cost->most);
-    weir__put_format(buffer, "; %lld if it is missing or not a number", (long long)cost->otherwise);
+    bool strangers = !strncmp(attributes->items[cost->attribute].name, "header.", 7);
+    weir__put_format(buffer, "; %lld if it is missing%s", (long long)cost->otherwise,
+                     strangers ? " or not a number" : "");
 }
 
 /* A row of conditions, behind the limit that they are for if there is one. */

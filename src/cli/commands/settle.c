@@ -172,7 +172,11 @@ static int reset_work(const struct cli_call *call, const struct cli_request *req
         weir__json_put_bool(&json, "reset", there);
         cli_json_end(&json, '}');
     } else {
-        printf(there ? "reset: %s\n" : "nothing to reset: %s had no state\n",
+        bool own = !request->url && !request->server.url;
+        printf(there ? "reset: %s\n"
+               : own ? "nothing to reset: %s had no state in this user's own zone; --store or "
+                       "--server names another one\n"
+                     : "nothing to reset: %s had no state\n",
                cli_show(request->key.data, request->key.len).text);
     }
     return CLI_OK;
