@@ -5,7 +5,6 @@
 // The hits are what was taken of it. A counter is known by its key, its period and the generation, which resetAll raises.
 const { errors, show, optionsOf } = require("./lib/native");
 const { Limit } = require("./lib/limit");
-const { Decision } = require("./lib/decision");
 const { Store } = require("./lib/store");
 
 const COUNT = 1e12;
@@ -54,7 +53,7 @@ class WeirStore {
         if (now.remaining === COUNT)
             return;
         // The receipt of a hit of this moment: it belongs to the window that is open.
-        const hit = Object.assign(Object.create(Decision.prototype), now, { allowed: true, charged: 1, granted: 1 });
+        const hit = Object.assign(now, { allowed: true, charged: 1, granted: 1 });
         await this.#store.settle(name, limit, hit.receipt, 0);
     }
 
