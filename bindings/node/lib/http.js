@@ -1,6 +1,7 @@
 "use strict";
 // What the middlewares share: which requests a client's request makes, and what the answer says. Frameworks stay outside.
 const { STATUS_CODES } = require("node:http");
+const { BlockList, isIP } = require("node:net");
 const { errors, show, whole, optionsOf } = require("./native");
 const { limitOf } = require("./limit");
 const { addressKey } = require("./address");
@@ -77,6 +78,20 @@ function ipKey(address) {
     }
 }
 
+const NEARBY = new BlockList();
+for (const [network, bits, kind] of [["127.0.0.0", 8], ["10.0.0.0", 8], ["172.16.0.0", 12], ["192.168.0.0", 16], ["::1", 128, "ipv6"], ["fc00::", 7, "ipv6"]])
+    NEARBY.addSubnet(network, bits, kind);
+let proxyTold = false;
+
+// Once per process: a peer nearby that sends X-Forwarded-For is a proxy, whose address all its clients share.
+function warnOfProxy(address, { headers, socket }) {
+    if (proxyTold || headers?.["x-forwarded-for"] === undefined || address !== socket?.remoteAddress || !isIP(address) || !NEARBY.check(address, `ipv${isIP(address)}`))
+        return;
+    proxyTold = true;
+    process.emitWarning(`requests from ${address} have X-Forwarded-For, which is not trusted: all clients of that proxy count as one address. Set "trust proxy" (Express) or ` +
+        "trustProxy (Fastify) to the number of proxies", "WeirWarning");
+}
+
 function checked(key) {
     if (typeof key !== "string" && !(key instanceof Uint8Array))
         throw new errors.EINVAL(`invalid key ${show(key)}: expected a text, or null where the rule does not apply`);
@@ -101,7 +116,10 @@ class Limiter {
         const given = optionsOf(options ?? null, "option", OPTIONS);
         const { style = "ietf", status = 429, onError = "deny", onDenied, skip } = given;
         this.store = store;
-        this.rules = rulesOf(given, (request) => ipKey(ipOf(request)));
+        this.rules = rulesOf(given, (request) => {
+            warnOfProxy(ipOf(request), request);
+            return ipKey(ipOf(request));
+        });
         if (!STYLES.includes(style))
             throw new errors.EINVAL(`invalid style ${show(style)}: expected ${STYLES.join(", ")}`);
         this.style = style;

@@ -105,14 +105,20 @@ async function expressLimits() {
 }
 
 async function addresses() {
-    for (const [trust, field, key] of [[false, "198.51.100.9", "ip:127.0.0.1"], [1, "198.51.100.9", "ip:198.51.100.9"], [1, "2001:db8:1:2:3::4", "ip:2001:db8:1:2::/64"]]) {
+    const warnings = [];
+    const warned = (warning) => warnings.push(warning.message);
+    process.on("warning", warned);
+    for (const [trust, field, key] of [[1, "198.51.100.9", "ip:198.51.100.9"], [1, "2001:db8:1:2:3::4", "ip:2001:db8:1:2::/64"], [false, "198.51.100.9", "ip:127.0.0.1"],
+        [false, "198.51.100.8", "ip:127.0.0.1"]]) {
         const app = express();
         const mine = new Store("memory:1m");
         app.set("trust proxy", trust);
         app.get("/", limited(mine, { limit: "fixed-window 5/h from-first" }), (req, res) => res.send("ok"));
         await serving(app, (get) => get("/", { headers: { "x-forwarded-for": field } }));
         same(mine.peek(key, "fixed-window 5/h from-first").remaining, 4, `trust proxy ${trust}: ${key}`);
+        same(warnings.filter((text) => /^requests from [^ ]*127.0.0.1 have X-Forwarded-For, which is not trusted/.test(text)).length, trust ? 0 : 1, `trust proxy ${trust}: the warning, once`);
     }
+    process.off("warning", warned);
     const plain = http.createServer((req, res) => limited(store, { limit: "sliding-log 1/h" })(req, res, () => res.end("ok")));
     await serving(plain, async (get) => same([(await get("/")).status, (await get("/")).status], [200, 429], "without Express"));
 }
