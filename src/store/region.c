@@ -211,11 +211,11 @@ static int region_check_own(const struct weir__region *region, const struct stat
 {
     unsigned mode = stat->st_mode & 0777;
     if (stat->st_uid != geteuid())
-        return weir__fail(
-            err, WEIR_EOWNER, 0,
-            "%s: it belongs to user %u, not to you (%u); choose another path, or share "
-            "it by mode=0660&group=NAME",
-            weir__region_shown(region), (unsigned)stat->st_uid, (unsigned)geteuid());
+        return weir__fail(err, WEIR_EOWNER, 0,
+                          "%s: it belongs to user %u, not to you (%u); run as user %u, choose "
+                          "another path, or share it by mode=0660&group=NAME",
+                          weir__region_shown(region), (unsigned)stat->st_uid, (unsigned)geteuid(),
+                          (unsigned)stat->st_uid);
     if (mode != WEIR__MODE_OWN)
         return weir__fail(
             err, mode & 0077 ? WEIR_EOWNER : WEIR_ESYSTEM, 0,

@@ -106,7 +106,7 @@ def test_refused(check, place):
     place.take(ANN, 1, ACCESS + "&size=256k")
     for user, options, groups, says in (
             (EVE, ACCESS, (), "ermission denied"),
-            (BOB, "size=256k", (GROUP,), "share it by mode=0660&group=NAME"),
+            (BOB, "size=256k", (GROUP,), f"run as user {ANN}, choose another path, or share it by mode=0660&group=NAME"),
             (ANN, "size=256k", (GROUP,), "add mode=0660&group=NAME"),
             (ANN, f"mode=0660&group={OTHERS}", (GROUP, OTHERS), f"chgrp {OTHERS} it"),
             (ANN, "mode=0666&group=0", (GROUP,), "expected 0600, or 0660"),
