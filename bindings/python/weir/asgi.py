@@ -61,7 +61,7 @@ class RateLimit:
         if decision.allowed:
             await self.go(asked, decision, scope, receive, send)
         else:
-            await self.deny(request, self.guard.denied(asked, decision), decision, receive, send)
+            await self.deny(request, self.guard.denied(request, asked, decision), decision, receive, send)
 
     async def deny(self, request: Request, usual: Answer, decision: _weir.Decision, receive: Receive, send: Send) -> None:
         try:

@@ -10,6 +10,7 @@ import http
 import ipaddress
 import json
 import logging
+import threading
 import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -43,9 +44,11 @@ class BadAddress(NoAddress):
 
 class Request:
     """What rules see of a request. ``raw`` is WSGI's environ or ASGI's scope. ``port`` is the peer's; 0: the server has put another
-    address in its place."""
+    address in its place. ``rule`` and ``key`` say what denied it: on_denied sees them, keys and costs do not."""
 
-    __slots__ = ("method", "path", "peer", "port", "raw", "fields", "guard")
+    __slots__ = ("method", "path", "peer", "port", "raw", "fields", "guard", "rule", "key")
+    rule: Rule
+    key: Key
 
     def __init__(self, method: str, path: str, peer: Optional[str], port: Optional[int], raw: Any,
                  fields: Callable[[str], Optional[str]], guard: Guard) -> None:
@@ -63,7 +66,10 @@ class Request:
             raise BadAddress(REPLACED, "X-Forwarded-For is not accepted here")
         found = client(self.peer, forwarded, 0 if hops == SERVER else int(hops))
         try:
-            return self.guard.network(found)
+            network = self.guard.network(found)
+            if hops == 0 and forwarded is not None:
+                warn_of_proxy(found)
+            return network
         except ValueError:
             if found == self.peer and self.port != 0:
                 raise NoAddress(f"the server says that the client's address is {found!r}, which is not an address") from None
@@ -75,6 +81,14 @@ SERVER = "server"  # trusted_hops: the server knows who the client is
 # uvicorn does so for the peers of --forwarded-allow-ips, and leaves no trace of theirs. With * every client can choose its address.
 REPLACED = ("the server has put an address of X-Forwarded-For in the place of the client's: set trusted_hops to the number of proxies, or start "
             "uvicorn with --no-proxy-headers")
+PROXY_TOLD = threading.Lock()  # who takes it tells; nobody gives it back
+
+
+def warn_of_proxy(peer: str) -> None:
+    """Once per process: a peer nearby that sends X-Forwarded-For is a proxy, whose address all its clients share."""
+    if not PROXY_TOLD.locked() and parse_address(peer).is_private and PROXY_TOLD.acquire(blocking=False):
+        log.warning("weir: requests from %s have X-Forwarded-For, but trusted_hops is 0: all clients of that proxy count as one address. Set "
+                    "trusted_hops to the number of proxies", peer)
 
 
 def client(peer: Optional[str], forwarded: Optional[str], hops: int) -> str:
@@ -196,7 +210,8 @@ def refuse_others(others: Any) -> None:
 
 class Asked(NamedTuple):
     requests: List[Tuple[Key, _weir.Limit, int]]
-    names: List[Optional[str]]
+    rules: List[Rule]  # one per request
+    names: List[Optional[str]]  # one per limit
     holds: bool  # slots of concurrent limits, for as long as the request takes
 
 
@@ -273,7 +288,7 @@ class Guard:
             limit = self.store.limit(rule.limit)
             requests.append((key, limit, cost))
             names += [rule.name] * len(limit)
-        return Asked(requests, names, any(limit.lease_us for _, limit, _ in requests))
+        return Asked(requests, [rule for _, rule, _ in found], names, any(limit.lease_us for _, limit, _ in requests))
 
     def slot(self, asked: Asked, decision: _weir.Decision) -> Optional[_slots.Slot]:
         """What is held for as long as the request takes."""
@@ -288,7 +303,12 @@ class Guard:
     def fields(self, asked: Asked, decision: _weir.Decision) -> Fields:
         return decision.fields(self.headers, asked.names)
 
-    def denied(self, asked: Asked, decision: _weir.Decision) -> Answer:
+    def denied(self, request: Request, asked: Asked, decision: _weir.Decision) -> Answer:
+        binding = decision.binding  # counts the limits of all requests
+        for (key, limit, _), rule in zip(asked.requests, asked.rules):
+            if 0 <= binding < len(limit):
+                request.key, request.rule = key, rule
+            binding -= len(limit)
         told: Dict[str, Any] = {
             "allowed": False, "limit": decision.limit, "remaining": decision.remaining,
             "retry_after": None if decision.retry_after_us < 0 else decision.retry_after_us / 1e6,
@@ -318,7 +338,8 @@ class Guard:
             return bad_request("the request has no valid key")
         if not isinstance(error, STORE_FAILED):
             raise error
-        self.warn("weir: the store failed, requests are %s: %s", "denied" if self.on_error == "deny" else "let through", error)
+        self.warn("weir: the store failed, requests are %s: %s%s", "denied" if self.on_error == "deny" else "let through", error,
+                  " (restart the workers)" if isinstance(error, _weir.EGONE) else "")
         if self.on_error == "allow" and not isinstance(error, _weir.EFULL):  # who fills the store does not get through by it
             return None
         reason = "full" if isinstance(error, _weir.EFULL) else "closed"

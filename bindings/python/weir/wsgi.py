@@ -53,9 +53,9 @@ class RateLimit:
     """Limits requests before they reach the application.
 
     ``rules`` is a limit, a ``Rule`` or a list of them. ``exempt`` is a function or a list of paths. ``on_error`` says what
-    happens if the store fails: "deny" or "allow". ``on_denied(request, decision)`` is told of each denial; it returns None for the
-    usual answer, a dict for a JSON of its own, or a WSGI application such as a ``flask.Response``. The decision of a request that
-    goes ahead is in ``environ["weir.decision"]``.
+    happens if the store fails: "deny" or "allow". ``on_denied(request, decision)`` is told of each denial, with ``request.rule`` and
+    ``request.key``; it returns None for the usual answer, a dict for a JSON of its own, or a WSGI application such as a
+    ``flask.Response``. The decision of a request that goes ahead is in ``environ["weir.decision"]``.
     """
 
     def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", on_denied: OnDenied = None,
@@ -80,7 +80,7 @@ class RateLimit:
             refused = self.guard.failed(asked, error)
             return self.app(environ, start_response) if refused is None else say(refused, environ, start_response)
         if not decision.allowed:
-            return self.deny(request, self.guard.denied(asked, decision), decision, start_response)
+            return self.deny(request, self.guard.denied(request, asked, decision), decision, start_response)
         return self.go(asked, decision, environ, start_response)
 
     def deny(self, request: Request, usual: Answer, decision: _weir.Decision, start_response: Any) -> Iterable[bytes]:

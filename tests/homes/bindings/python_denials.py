@@ -62,6 +62,24 @@ def test_told(check, client):
 
 
 @both
+def test_which_rule(check, client):
+    """on_denied sees which rule denied, and its key, also where other rules do not apply or have several limits."""
+    told, store = [], store_at()
+    web = client(store, [weir.web.Rule(ONCE, key=lambda r: b"never" if r.path == "/never" else None, name="never"),
+                         "fixed-window 9/h from-first, fixed-window 3/d from-first",
+                         weir.web.Rule(ONCE, key=lambda r: f"login:{r.ip}" if r.path == "/login" else None, name="login")],
+                 on_denied=lambda r, decision: told.append((r.rule.name, str(r.rule.limit), r.key, decision.binding)))
+    check.equal([web.ask(path)[0] for path in ("/login", "/login", "/never", "/never", "/", "/")], [200, 429, 200, 429, 200, 429], f"{web.kind}: statuses")
+    check.equal(told, [("login", ONCE, "login:192.0.2.7", 2), ("never", ONCE, b"never", 0),
+                       (None, "fixed-window 9/h from-first, fixed-window 3/d from-first", "ip:192.0.2.7", 1)], f"{web.kind}: rules and keys")
+    store.reset(told[0][2])
+    store.reset(told[2][2])
+    check.equal(web.ask("/login")[0], 200, f"{web.kind}: keys to reset by")
+    web = client(store_at(), weir.web.Rule(ONCE, key=lambda r: r.key))
+    check.contains(raised(web.ask, AttributeError), "key", f"{web.kind}: before a denial there is none")
+
+
+@both
 def test_own_body(check, client):
     web = client(store_at(), ONCE, on_denied=lambda request, decision: {"error": "slow down", "after": decision.retry_after_us // 1_000_000})
     web.ask()
@@ -205,6 +223,52 @@ async def app(scope, receive, send):
 """
 
 
+FLASK = """
+import flask, logging, weir.wsgi
+logging.basicConfig(format="%(name)s %(message)s")
+app = flask.Flask(__name__)
+app.route("/")(app.route("/health")(lambda: "ok"))
+app.wsgi_app = weir.wsgi.RateLimit(app.wsgi_app, STORE, "fixed-window 2/d from-first", exempt=["/health"],
+                                   on_denied=lambda r, decision: {"key": r.key, "limit": str(r.rule.limit)})
+"""
+PROXY = "have X-Forwarded-For, but trusted_hops is 0"
+
+
+def in_flask(folder, store, *words):
+    """gunicorn with one worker."""
+    port = ports.take()
+    pathlib.Path(folder, "web.py").write_text(FLASK.replace("STORE", repr(store)), encoding="utf-8")
+    command = [bindings.PYTHON, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--timeout", "300", *words, "web:app"]
+    return bindings.Workers(command, port, env=os.environ, cwd=folder, path="/health")
+
+
+def test_proxy(check):
+    """A proxy nearby, and no trusted_hops: all its clients are one, and the log says so, once."""
+    with tempfile.TemporaryDirectory() as folder, in_flask(folder, "memory:64k") as workers:
+        check.equal(bindings.ask(workers.port, "/")[0], 200, "without a proxy")
+        check(PROXY not in workers.output(), "no word of it")
+        answers = [bindings.ask(workers.port, "/", headers={"X-Forwarded-For": f"198.51.100.{i}"}) for i in range(3)]
+        check.equal([status for status, _, _ in answers], [200, 429, 429], "others share the limit")
+        check.equal(json.loads(answers[2][2]), {"key": "ip:127.0.0.1", "limit": "fixed-window 2/d from-first"}, "by which key and limit")
+        check.equal(workers.output().count(f"weir weir: requests from 127.0.0.1 {PROXY}"), 1, workers.output())
+    check(not weir.web.PROXY_TOLD.locked(), "this process has not told it yet")
+    for client in (Wsgi, Asgi):
+        LOGGED.clear()
+        client(store_at(), ONCE).ask(peer="8.8.8.8", headers=[("X-Forwarded-For", "198.51.100.1")])
+        client(store_at(), ONCE, trusted_hops=1).ask(peer="10.0.0.1", headers=[("X-Forwarded-For", "198.51.100.1")])
+        check.equal(LOGGED, [], f"{client.kind}: a stranger who sends the field, and a proxy that is trusted")
+
+
+def test_replaced(check):
+    """Who removes a zone under running workers is told to restart them."""
+    with tempfile.TemporaryDirectory() as folder, in_flask(folder, f"file:{folder}/zone?size=64k") as workers:
+        check.equal(bindings.ask(workers.port, "/")[0], 200, "at first")
+        os.unlink(f"{folder}/zone")
+        weir.Store(f"file:{folder}/zone?size=64k").close()
+        checks.until("the worker sees it", lambda: bindings.ask(workers.port, "/")[1].get("weir-reason") == "closed")
+        check.contains(workers.output(), "open it again (restart the workers)", "the log")
+
+
 def statuses(port, path):
     """Of a client that says to be others."""
     return [bindings.ask(port, path, headers={"X-Forwarded-For": field} if field else {})[0]
@@ -227,10 +291,11 @@ def test_servers(check):
                 check.equal(statuses(port, "/"), plain, f"{name}: trusted_hops=0")
                 check.equal(statuses(port, "/hops"), [200, 429, 200, 429], f"{name}: one proxy, whose last entry counts")
                 check.equal(statuses(port, "/server"), server, f"{name}: what the server says")
+                check.equal(workers.output().count(PROXY), 400 not in plain, f"{name}: the log has a word of the proxy")
                 check.equal(400 in plain, "has put an address of X-Forwarded-For in the place" in workers.output(), f"{name}: the log")
 
 
-TESTS = [test_told, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_servers]
+TESTS = [test_told, test_which_rule, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_proxy, test_replaced, test_servers]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -45,6 +45,7 @@ def send(name: str) -> int:
     return len(name)
 
 def told(request: weir.wsgi.Request, decision: weir.Decision) -> Optional[Dict[str, str]]:
+    print(request.key, request.rule.name)
     return {"ip": request.ip} if decision.remaining else None
 
 async def told_later(request: weir.asgi.Request, decision: weir.Decision) -> None:
