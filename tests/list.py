@@ -150,7 +150,7 @@ def server(build):
     if build == "asan":  # where memory is handled in other ways than the rest of them try
         return homes("server", """http_api http_wire http_pipelines http_decisions http_policies policies_everywhere http_around
             resp_commands reload grpc_service grpc_envoy cli_server h2_abuse h2_fuzz tls_serve abuse_bytes long_work settle_once
-            turns under_way slices settle_changed""".split(), build)
+            turns under_way slices settle_changed refund""".split(), build)
     return homes("server", names("tests/homes/server/*.py", without=["threads", "operation_deb_inside", "mounted_python"]), build)
 
 

@@ -6,6 +6,18 @@
 #include <assert.h>
 #include <inttypes.h>
 
+/* Whether a policy says the limits, and an option the key. */
+static bool request_names_policy(const struct cli_call *call)
+{
+    for (int i = 0; i < call->argc && call->command->takes & CLI_TAKES_AMOUNT; i++) {
+        if (!strcmp(call->argv[i], "--"))
+            return false;
+        if (!strcmp(call->argv[i], "--policy") || !strncmp(call->argv[i], "--policy=", 9))
+            return true;
+    }
+    return false;
+}
+
 /* The options and operands of a command, in the order in which they are listed and given. */
 static int request_parse(const struct cli_call *call, struct cli_request *request)
 {
@@ -19,6 +31,9 @@ static int request_parse(const struct cli_call *call, struct cli_request *reques
         {CLI_TAKES_WAIT, {"wait", CLI_WAIT, &request->wait_us, 0}},
         {CLI_TAKES_MAX, {"max", CLI_WAIT, &request->wait_us, 0}},
         {CLI_TAKES_DETAIL, {"detail", CLI_FLAG, &request->detail, 0}},
+        {CLI_TAKES_AMOUNT, {"policy", CLI_TEXT, &request->policy, 0}},
+        {CLI_TAKES_AMOUNT, {"key", CLI_TEXT, &request->policy_key, 0}},
+        {CLI_TAKES_AMOUNT, {"limit", CLI_TEXT, &request->policy_limit, 0}},
         {0, {"json", CLI_FLAG, &request->json, 0}},
         {0, {"store", CLI_TEXT, &request->url, 0}},
         {0, {"server", CLI_TEXT, &request->server.url, 0}},
@@ -43,17 +58,37 @@ static int request_parse(const struct cli_call *call, struct cli_request *reques
         if (!(options[i].takes & other))
             own_options[option_count++] = options[i].option;
     }
-    for (size_t i = 0; i < WEIR__COUNT(operands); i++) {
+    for (size_t i = request_names_policy(call) ? 2 : 0; i < WEIR__COUNT(operands); i++) {
         if (!(operands[i].takes & other))
             own_operands[operand_count++] = operands[i].operand;
     }
     return cli_parse(call, own_options, option_count, own_operands, operand_count);
 }
 
+/* A policy needs a server and a key, and the options of policies need one. */
+static int request_check_policy(const struct cli_call *call, struct cli_request *request)
+{
+    if (!request->policy && (request->policy_key || request->policy_limit))
+        return cli_fail(call, CLI_USAGE, "--key and --limit need --policy NAME and --server URL");
+    if (!request->policy && !request->key_text) /* "--policy" was the value of an option */
+        return cli_fail(call, CLI_USAGE, "KEY is missing; see `weir %s --help`",
+                        call->command->name);
+    if (!request->policy)
+        return CLI_OK;
+    if (!request->server.url)
+        return cli_fail(call, CLI_USAGE, "--policy needs a server: add --server URL");
+    if (!request->policy_key)
+        return cli_fail(call, CLI_USAGE, "--policy needs a key: add --key KEY, a value like bob");
+    request->key_text = request->policy_key;
+    return CLI_OK;
+}
+
 int cli_request_run(const struct cli_call *call)
 {
     struct cli_request request = {.cost = 1, .wait_us = WEIR_WAIT_DEFAULT};
     int code = request_parse(call, &request);
+    if (code == CLI_OK)
+        code = request_check_policy(call, &request);
     if (code == CLI_OK && request.actual_text)
         code = cli_read_cost(call, "actual cost", request.actual_text, &request.actual);
     if (code == CLI_OK && request.amount_text)

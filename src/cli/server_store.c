@@ -350,15 +350,34 @@ int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, 
     return code;
 }
 
-int cli_server_refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
-                      weir_error *err)
+int cli_server_refund(weir_store *store, weir_key key, const char *limit, const char *policy,
+                      int64_t amount, struct cli_refunded ret[WEIR_LIMITS_MAX], size_t *ret_count)
 {
     struct server_store *server = server_of(store);
-    struct weir__json *json = server_begin(server, &key, weir_limit_text(limit));
+    struct weir__json *json = server_begin(server, &key, limit);
+    if (policy)
+        weir__json_put_string(json, "policy", policy);
     weir__json_put_int(json, "amount", amount);
     int code = server_post_and_read(server, "/v1/refund");
-    *err = server->why;
-    return code;
+    if (code)
+        return code;
+    const struct weir__json_node *rows =
+        server_member(server, server->nodes, "limits", WEIR__JSON_ARRAY);
+    if (!rows || rows->len < 1 || rows->len > WEIR_LIMITS_MAX)
+        return server_fail_strange(server);
+    const struct weir__json_node *row = rows + 1;
+    for (size_t i = 0; i < rows->len; i++, row = &server->nodes[row->next]) {
+        const struct weir__json_node *name = server_member(server, row, "name", WEIR__JSON_STRING);
+        const struct weir__json_node *text = server_member(server, row, "text", WEIR__JSON_STRING);
+        ret[i] =
+            (struct cli_refunded){.name = name ? name->text : NULL, .text = text ? text->text : ""};
+        if (!text || !server_read_integer(server, row, "given", &ret[i].given) ||
+            !server_read_integer(server, row, "limit", &ret[i].limit) ||
+            !server_read_integer(server, row, "remaining", &ret[i].remaining))
+            return server_fail_strange(server);
+    }
+    *ret_count = rows->len;
+    return 0;
 }
 
 static bool server_why(weir_store *store, weir_error *err)

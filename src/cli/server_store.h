@@ -34,8 +34,14 @@ bool cli_is_server(const weir_store *store);
 const char *cli_server_receipt(const weir_store *store);
 int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,
                       int64_t actual, weir_error *err);
-int cli_server_refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
-                      weir_error *err);
+/* What a limit gave back, and what is left. Texts are in the memory of the store. */
+struct cli_refunded {
+    const char *name, *text; /* name: of a policy's limit, or NULL */
+    int64_t given, limit, remaining;
+};
+/* Gives back by `limit`, its text; or, beside a policy, its name or NULL. */
+int cli_server_refund(weir_store *store, weir_key key, const char *limit, const char *policy,
+                      int64_t amount, struct cli_refunded ret[WEIR_LIMITS_MAX], size_t *ret_count);
 
 /* What /v1/explain shall explain; all but one may be NULL. */
 struct cli_server_question {

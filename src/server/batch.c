@@ -406,7 +406,7 @@ static int batch_settle(struct server *server, const struct server_ask *ask,
 
 /* Who gave what back to whom, for the log. A key comes from strangers, and may be long. */
 static void batch_report_refund(const char *peer, const struct server_ask *ask,
-                                const weir_request *request, int code)
+                                const weir_request *request, const int64_t *given, int code)
 {
     char key[256];
     size_t len = weir__min((int64_t)request->key.len, (int64_t)sizeof key - 1);
@@ -415,24 +415,39 @@ static void batch_report_refund(const char *peer, const struct server_ask *ask,
         key[i] = byte > ' ' && byte < 0x7f && byte != '"' ? byte : '?';
     }
     key[len] = 0;
-    server_report("refund by %s: %lld to the key \"%s\"%s, %.200s%s%s", peer,
-                  (long long)ask->amount, key, len < request->key.len ? "…" : "",
-                  weir_limit_text(request->limit), code ? ": " : "",
-                  code ? weir_strerror(code) : "");
+    const char *more = len < request->key.len ? "…" : "";
+    if (code)
+        server_report("refund by %s: %lld to the key \"%s\"%s, %.200s: %s", peer,
+                      (long long)ask->amount, key, more, weir_limit_text(request->limit),
+                      weir_strerror(code));
+    for (size_t i = 0; code == 0 && i < request->limit->count; i++) {
+        if (weir__limit_varies(request->limit, i))
+            server_report("refund by %s: %lld of %lld to the key \"%s\"%s, %s", peer,
+                          (long long)given[i], (long long)ask->amount, key, more,
+                          weir__limit_text_of(request->limit, i).text);
+    }
 }
 
 static int batch_refund(struct server *server, const struct server_ask *ask, const char *peer,
                         weir_decision *ret)
 {
     const struct server_several *several = server_ask_several(ask);
+    int64_t given[WEIR_LIMITS_MAX][WEIR_LIMITS_MAX];
     int code = 0;
     assert(several && several->count > 0 && ask->amount > 0);
     for (size_t i = 0; i < several->count && code == 0; i++) {
         const weir_request *it = &several->requests[i];
-        code = weir__refund(server->store, it->key, it->limit, ask->amount, NULL);
-        batch_report_refund(peer, ask, it, code);
+        code = weir__refund(server->store, it->key, it->limit, ask->amount, given[i], NULL);
+        batch_report_refund(peer, ask, it, given[i], code);
     }
-    return code ? code : weir__peek_all(server->store, several->requests, several->count, ret);
+    if (code == 0)
+        code = weir__peek_all(server->store, several->requests, several->count, ret);
+    for (size_t i = 0; code == 0 && i < several->count; i++) {
+        assert(several->requests[i].detail);
+        for (size_t j = 0; j < several->requests[i].limit->count; j++)
+            several->requests[i].detail[j].charged = -given[i][j]; /* the answer tells it */
+    }
+    return code;
 }
 
 /* Renews or releases under each key that holds it. A release that did something is done, so that

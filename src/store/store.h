@@ -250,12 +250,14 @@ int weir__take_all(weir_store *store, const weir_request *requests, size_t n, we
 void weir__receipts_share(const weir_request *requests, size_t n, weir_decision *folded);
 /* Gives back without a receipt: settles a charge of `amount` at now to 0, under each limit that has
  * no cost of its own. Of a log or window it is the oldest entry that counts, at most what it holds.
- * WEIR_EUNREACHABLE: the servers cannot be asked, and nothing more is given back. */
+ * given[i]: what limit i really gave back, never more than was used; a log, window or sliding
+ * counter that others take from meanwhile may tell less. WEIR_EUNREACHABLE: the servers cannot be
+ * asked, and nothing more is given back. */
 int weir__refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
-                 weir_error *err);
-/* The same for limit i alone, whatever its cost. */
+                 int64_t given[WEIR_LIMITS_MAX], weir_error *err);
+/* The same for limit i alone, whatever its cost. `given` may be NULL: nobody asks. */
 int weir__refund_limit(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
-                       int64_t amount);
+                       int64_t amount, int64_t *given);
 /* What a program gave to settle, read. 0 or a code, with `err`. */
 int weir__receipt_check(const char *receipt, struct weir__correction *ret, weir_error *err);
 int weir__peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret);

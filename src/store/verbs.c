@@ -124,8 +124,46 @@ static int64_t refund_time(const struct weir__rule *rule, int64_t now_us)
     return now_us;
 }
 
+/* The state of a key under a rule; all zero: there is none. */
+static int refund_look(weir_store *store, weir_key key, const struct weir__rule *rule,
+                       struct weir__shown *ret)
+{
+    struct weir__shown states[WEIR__SHOWN_MAX];
+    size_t count = 0;
+    int code = weir__store_show(store, key, states, &count);
+    *ret = (struct weir__shown){0};
+    for (size_t i = 0; code == 0 && i < count; i++) {
+        if (states[i].rule.kind == rule->kind && weir__rule_same_state(&states[i].rule, rule))
+            *ret = states[i];
+    }
+    return code;
+}
+
+/* What was given back, by the state before and after. A debt or count gives what it has: there,
+ * takes meanwhile do not matter. */
+static int64_t refund_given(const struct weir__rule *rule, const struct weir__shown *before,
+                            const struct weir__shown *after, int64_t amount)
+{
+    const int64_t earlier_us = weir__max(0, before->at_us - after->at_us);
+    __int128 given = 0;
+    switch (weir__algorithm_of(rule)->shape) {
+    case WEIR__SHAPE_DEBT:
+    case WEIR__SHAPE_COUNT:
+        given = before->spent;
+        break;
+    case WEIR__SHAPE_PAIR:
+    case WEIR__SHAPE_RING:
+        given = weir__max(0, before->spent - after->spent);
+        break;
+    case WEIR__SHAPE_PERMITS: /* it is free earlier */
+        given = ((__int128)earlier_us * rule->count + rule->period_us - 1) / rule->period_us;
+        break;
+    }
+    return given < amount ? (int64_t)given : amount;
+}
+
 int weir__refund_limit(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
-                       int64_t amount)
+                       int64_t amount, int64_t *given)
 {
     char receipt[WEIR_RECEIPT_SIZE], text[WEIR__RULE_TEXT_MAX];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
@@ -136,12 +174,20 @@ int weir__refund_limit(weir_store *store, weir_key key, const weir_limit *limit,
     int code = weir_peek(store, key, &one, 0, &now);
     if (code || now.degraded)
         return code ? code : WEIR_EUNREACHABLE;
+    struct weir__shown before = {0}, after = {0};
+    if (given && (code = refund_look(store, key, &one.rules[0], &before)))
+        return code;
     weir__receipt_write(refund_time(&one.rules[0], now.time_us), amount, 0, receipt);
-    return weir_settle(store, key, &one, receipt, 0, NULL);
+    code = weir_settle(store, key, &one, receipt, 0, NULL);
+    if (code || !given)
+        return code;
+    code = refund_look(store, key, &one.rules[0], &after);
+    *given = code ? 0 : refund_given(&one.rules[0], &before, &after, amount);
+    return code;
 }
 
 int weir__refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
-                 weir_error *err)
+                 int64_t given[WEIR_LIMITS_MAX], weir_error *err)
 {
     const weir_request request = {.key = key, .limit = limit, .cost = amount};
     int code = weir__request_check(store, &request, err);
@@ -153,8 +199,9 @@ int weir__refund(weir_store *store, weir_key key, const weir_limit *limit, int64
     if (code)
         return code;
     for (size_t i = 0; i < limit->count && code == 0; i++) {
+        given[i] = 0;
         if (weir__limit_varies(limit, i))
-            code = weir__refund_limit(store, key, limit, i, amount);
+            code = weir__refund_limit(store, key, limit, i, amount, &given[i]);
     }
     return code ? weir__store_fail(store, code, err) : 0;
 }

@@ -395,23 +395,58 @@ static void test_one_receipt(weir_store *store)
 
 /* ---- without a receipt ---- */
 
+/* What was given back. */
+static int64_t refund(weir_store *store, const weir_limit *limit, int64_t amount)
+{
+    int64_t given[WEIR_LIMITS_MAX];
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, amount, given, NULL), 0);
+    return given[0];
+}
+
 static void test_refund(weir_store *store, const char *text, int64_t oldest)
 {
     weir_limit *limit = test_limit(text);
     char receipt[WEIR_RECEIPT_SIZE];
     CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 5, NULL), 0); /* nothing is there */
+    CHECK_INT(refund(store, limit, 5), 0); /* nothing is there */
     CHECK_INT(left(store, limit), 1000);
     take(store, limit, 300, receipt);
     clock_us += 1;
     take(store, limit, 100, receipt);
     int64_t before = left(store, limit);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 50, NULL), 0);
+    CHECK_INT(refund(store, limit, 50), 50);
     CHECK_INT(left(store, limit), before + 50);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, WEIR_COST_MAX, NULL), 0);
+    CHECK_INT(refund(store, limit, WEIR_COST_MAX), oldest - 650);
     CHECK_INT(left(store, limit), oldest); /* never more than is charged */
+    CHECK_INT(refund(store, limit, 5), oldest < 1000 ? 5 : 0);
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
+    take(store, limit, 300, receipt);
+    CHECK_INT(settle(store, limit, receipt, 1500), 0);
+    CHECK_INT(refund(store, limit, 99), 99); /* of what is overdrawn */
+    CHECK_INT(left(store, limit), 0);
+    CHECK_INT(refund(store, limit, 2000), 1401);
+    CHECK_INT(left(store, limit), 1000);
     CHECK_INT(weir_store_check(store, NULL), 0);
     weir_limit_free(limit);
+}
+
+/* A shaper is free earlier. A sliding counter gives nothing of the window before. */
+static void test_refund_others(weir_store *store)
+{
+    weir_limit *smooth = test_limit("smooth 3/s"), *counter = test_limit("sliding-counter 1000/h");
+    char receipt[WEIR_RECEIPT_SIZE];
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
+    CHECK_INT(refund(store, smooth, 5), 0);
+    take(store, smooth, 10, receipt);
+    CHECK_INT(refund(store, smooth, 4), 4);
+    CHECK_INT(refund(store, smooth, 40), 6);
+    CHECK_INT(refund(store, smooth, 40), 0);
+    take(store, counter, 300, receipt);
+    clock_us += INT64_C(3600000000);
+    CHECK(left(store, counter) < 1000);
+    CHECK_INT(refund(store, counter, 40), 0);
+    weir_limit_free(smooth);
+    weir_limit_free(counter);
 }
 
 static void test_refunds(weir_store *store)
@@ -419,7 +454,9 @@ static void test_refunds(weir_store *store)
     weir_limit *limit = test_limit("fixed-window 1000/h, fixed-window 60/d cost 1"),
                *own = test_limit("fixed-window 60/d cost 1");
     char receipt[WEIR_RECEIPT_SIZE];
+    int64_t given[WEIR_LIMITS_MAX];
     weir_error err;
+    test_refund_others(store);
     test_refund(store, "token-bucket 1000/30d", 1000);
     test_refund(store, "token-bucket 1000/h stepped", 1000);
     test_refund(store, "fixed-window 1000/h", 1000);
@@ -429,18 +466,18 @@ static void test_refunds(weir_store *store)
     test_refund(store, "sliding-window 1000/h", 1000); /* one slot */
     CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
     take(store, limit, 300, receipt);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 100, NULL), 0);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 100, given, NULL), 0);
     CHECK_INT(left(store, own), 59); /* left alone */
     CHECK_INT(settle(store, limit, receipt, 100), 0);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), own, 1, &err), WEIR_EUNSUPPORTED);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 0, &err), WEIR_EINVAL);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), own, 1, given, &err), WEIR_EUNSUPPORTED);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 0, given, &err), WEIR_EINVAL);
     CHECK(strstr(err.message, "invalid amount 0") != NULL);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, -1, &err), WEIR_EINVAL);
-    CHECK_INT(weir__refund(store, weir_key_text(""), limit, 1, &err), WEIR_EINVAL);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), NULL, 1, &err), WEIR_EINVAL);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, -1, given, &err), WEIR_EINVAL);
+    CHECK_INT(weir__refund(store, weir_key_text(""), limit, 1, given, &err), WEIR_EINVAL);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), NULL, 1, given, &err), WEIR_EINVAL);
     weir_store *far = NULL; /* nobody listens there: the local fallback charges nobody */
     CHECK_INT(weir_store_open("redis://127.0.0.1:1?fail=local&deadline=1s", &far, &err), 0);
-    CHECK_INT(weir__refund(far, weir_key_text("k"), limit, 1, &err), WEIR_EUNREACHABLE);
+    CHECK_INT(weir__refund(far, weir_key_text("k"), limit, 1, given, &err), WEIR_EUNREACHABLE);
     weir_store_close(far);
     weir_limit_free(limit);
     weir_limit_free(own);

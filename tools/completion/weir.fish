@@ -40,8 +40,9 @@ complete -c weir -n "__fish_seen_subcommand_from take peek wait settle refund re
     -l server -x -a "http:// https:// unix:" -d "Use a running server"
 complete -c weir -n "__fish_seen_subcommand_from take peek wait settle refund reset show acquire renew release run pipe explain" \
     -l token -x -d "The token of the server"
-complete -c weir -n "__fish_seen_subcommand_from explain" -l key -x -d "The state of this key"
-complete -c weir -n "__fish_seen_subcommand_from explain check" -l policy -x -d "Under this policy"
+complete -c weir -n "__fish_seen_subcommand_from refund" -l limit -x -d "Only this limit of the policy"
+complete -c weir -n "__fish_seen_subcommand_from explain refund" -l key -x -d "The state of this key"
+complete -c weir -n "__fish_seen_subcommand_from explain check refund" -l policy -x -d "Under this policy"
 complete -c weir -n "__fish_seen_subcommand_from lua" -l args -x -d "Print the numbers for a take"
 complete -c weir -n "__fish_seen_subcommand_from lua" -l function -d "Print all scripts as a library"
 complete -c weir -n "__fish_seen_subcommand_from lua" -l list -d "Print names, SHA1s and arguments"

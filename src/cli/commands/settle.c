@@ -48,48 +48,93 @@ const struct cli_command cli_settle = {
 
 /* ---- refund ---- */
 
-static int refund_work(const struct cli_call *call, const struct cli_request *request)
+static void refund_print(const struct cli_request *request, const struct cli_refunded *row)
 {
-    weir_decision rows[WEIR_LIMITS_MAX], folded;
-    weir_error err = {0};
-    weir_request look = weir_request_make(request->key, request->limit);
-    look.cost = 0;
-    look.detail = rows;
-    bool far = cli_is_server(request->store);
-    int code =
-        far ? cli_server_refund(request->store, request->key, request->limit, request->amount, &err)
-            : weir__refund(request->store, request->key, request->limit, request->amount, &err);
-    if (code)
-        return cli_fail_with(call, code, &err);
-    code = weir__peek_all(request->store, &look, 1, &folded);
-    if (code)
-        return cli_refused(call, request->store, code);
-    struct weir__json json = {0};
-    if (request->json) {
-        json = cli_request_json(request);
-        weir__json_put_bool(&json, "refunded", true);
-        weir__json_put_int(&json, "amount", request->amount);
-        weir__json_open(&json, "limits", '[');
-    }
-    for (size_t i = 0; i < request->limit->count; i++) {
-        if (!weir__limit_varies(request->limit, i))
-            continue; /* it was left alone */
-        if (!request->json) {
-            printf("gave back up to %" PRId64 ": %" PRId64 " of %" PRId64 " left, %s\n",
-                   request->amount, rows[i].remaining, rows[i].limit,
-                   weir__limit_text_of(request->limit, i).text);
-            continue;
-        }
+    if (row->given == 0 && row->remaining == row->limit)
+        printf("nothing to give back: %s has used nothing under %s",
+               cli_show(request->key.data, request->key.len).text, cli_show_text(row->text).text);
+    else
+        printf("gave back %" PRId64 " of %" PRId64 ": %" PRId64 " of %" PRId64 " left, %s",
+               row->given, request->amount, row->remaining, row->limit,
+               cli_show_text(row->text).text);
+    if (row->name)
+        printf(" (limit %s of policy %s)", cli_show_text(row->name).text,
+               cli_show_text(request->policy).text);
+    putchar('\n');
+}
+
+static void refund_put(const struct cli_request *request, const struct cli_refunded *rows, size_t n)
+{
+    bool refunded = false;
+    for (size_t i = 0; i < n; i++)
+        refunded = refunded || rows[i].given > 0;
+    struct weir__json json = cli_request_json(request);
+    weir__json_put_bool(&json, "refunded", refunded);
+    weir__json_put_int(&json, "amount", request->amount);
+    weir__json_open(&json, "limits", '[');
+    for (size_t i = 0; i < n; i++) {
         weir__json_open(&json, NULL, '{');
-        weir__json_put_limit(&json, "text", request->limit, i);
+        if (rows[i].name)
+            weir__json_put_string(&json, "name", rows[i].name);
+        weir__json_put_string(&json, "text", rows[i].text);
+        weir__json_put_int(&json, "given", rows[i].given);
         weir__json_put_int(&json, "limit", rows[i].limit);
         weir__json_put_int(&json, "remaining", rows[i].remaining);
         weir__json_close(&json, '}');
     }
-    if (request->json) {
-        weir__json_close(&json, ']');
-        cli_json_end(&json, '}');
+    weir__json_close(&json, ']');
+    cli_json_end(&json, '}');
+}
+
+/* In a store; `texts` has room for what the rows say. */
+static int refund_here(const struct cli_request *request, struct weir__rule_text *texts,
+                       struct cli_refunded *rows, weir_error *err)
+{
+    weir_decision left[WEIR_LIMITS_MAX], folded;
+    int64_t given[WEIR_LIMITS_MAX];
+    weir_request look = weir_request_make(request->key, request->limit);
+    look.cost = 0;
+    look.detail = left;
+    int code =
+        weir__refund(request->store, request->key, request->limit, request->amount, given, err);
+    if (code == 0 && (code = weir__peek_all(request->store, &look, 1, &folded)))
+        weir__store_fail(request->store, code, err);
+    for (size_t i = 0; code == 0 && i < request->limit->count; i++) {
+        texts[i] = weir__limit_text_of(request->limit, i);
+        rows[i] = (struct cli_refunded){.text = texts[i].text,
+                                        .given = given[i],
+                                        .limit = left[i].limit,
+                                        .remaining = left[i].remaining};
     }
+    return code;
+}
+
+static int refund_work(const struct cli_call *call, const struct cli_request *request)
+{
+    struct cli_refunded rows[WEIR_LIMITS_MAX];
+    struct weir__rule_text texts[WEIR_LIMITS_MAX];
+    const weir_limit *limit = request->limit;
+    weir_error err = {0};
+    size_t count = limit ? limit->count : 0, kept = 0;
+    if (cli_is_server(request->store)) {
+        int code = cli_server_refund(request->store, request->key,
+                                     limit ? weir_limit_text(limit) : request->policy_limit,
+                                     request->policy, request->amount, rows, &count);
+        if (code)
+            return cli_refused(call, request->store, code);
+    } else {
+        int code = refund_here(request, texts, rows, &err);
+        if (code)
+            return cli_fail_with(call, code, &err);
+    }
+    for (size_t i = 0; i < count; i++) { /* without those that were left alone */
+        if (!limit || (i < limit->count && weir__limit_varies(limit, i)))
+            rows[kept++] = rows[i];
+    }
+    if (request->json)
+        refund_put(request, rows, kept);
+    for (size_t i = 0; i < kept && !request->json; i++)
+        refund_print(request, &rows[i]);
     return CLI_OK;
 }
 

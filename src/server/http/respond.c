@@ -160,7 +160,7 @@ static void respond_put_edges(struct weir__json *json, const struct weir__rule *
 /* One limit's row, and where it is from. */
 static void respond_put_row(struct weir__json *json, const struct weir__item *planned,
                             const weir_limit *limit, size_t i, const weir_decision *row,
-                            bool explain)
+                            const struct server_ask *ask)
 {
     weir__json_open(json, NULL, '{');
     if (planned) {
@@ -170,24 +170,26 @@ static void respond_put_row(struct weir__json *json, const struct weir__item *pl
         weir__json_put_bool(json, "shadow", planned->entry->shadow);
     }
     weir__json_put_limit(json, "text", limit, i);
-    if (explain) {
+    if (ask->explain) {
         struct weir__facts facts;
         weir__explain_limit(limit, i, &facts);
         weir__json_put_string(json, "meaning", facts.what);
         respond_put_edges(json, &limit->rules[i], row->time_us);
     }
+    if (ask->kind == SERVER_ASK_REFUND)
+        weir__json_put_int(json, "given", -row->charged);
     weir__json_put_decision(json, row);
     weir__json_close(json, '}');
 }
 
 static void respond_put_planned_rows(struct weir__json *json, const struct weir__item *planned,
                                      size_t n, const weir_decision *rows, size_t stride,
-                                     bool explain)
+                                     const struct server_ask *ask)
 {
     for (size_t i = 0; i < n; i++) {
         size_t limits = weir_limit_count(planned[i].limit);
         for (size_t j = 0; j < limits; j++)
-            respond_put_row(json, &planned[i], planned[i].limit, j, &rows[j], explain);
+            respond_put_row(json, &planned[i], planned[i].limit, j, &rows[j], ask);
         rows += stride ? stride : limits;
     }
 }
@@ -198,15 +200,15 @@ static void respond_put_rows(struct weir__json *json, const struct server_ask *a
     if (ask->about == SERVER_ABOUT_PLAN) {
         const struct server_planned *it = ask->planned;
         respond_put_planned_rows(json, it->plan.enforced, it->plan.enforced_count, it->several.rows,
-                                 0, ask->explain);
+                                 0, ask);
         respond_put_planned_rows(json, it->plan.shadow, it->plan.shadow_count, it->shadow_rows[0],
-                                 WEIR_LIMITS_MAX, ask->explain);
+                                 WEIR_LIMITS_MAX, ask);
     } else {
         const struct server_several *it = ask->several;
         const weir_decision *row = it->rows;
         for (size_t i = 0; i < it->count; i++) {
             for (size_t j = 0; j < it->requests[i].limit->count; j++)
-                respond_put_row(json, NULL, it->requests[i].limit, j, row++, ask->explain);
+                respond_put_row(json, NULL, it->requests[i].limit, j, row++, ask);
         }
     }
     weir__json_close(json, ']');
@@ -412,14 +414,18 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
     server_response_body(ret, "application/json", &body);
 }
 
-/* What is left after a refund, limit by limit. */
+/* What was given back and what is left, limit by limit. */
 static void respond_refunded(const struct server_ask *ask, struct server_response *ret)
 {
+    const struct server_several *several = server_ask_several(ask);
+    bool refunded = false;
+    for (size_t i = 0; i < several->row_count; i++)
+        refunded = refunded || several->rows[i].charged < 0;
     server_response_fresh(ret, 200);
     struct weir__buffer body = server_response_buffer(ret);
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
-    weir__json_put_bool(&json, "refunded", true);
+    weir__json_put_bool(&json, "refunded", refunded);
     weir__json_put_int(&json, "amount", ask->amount);
     respond_put_rows(&json, ask);
     weir__json_close(&json, '}');

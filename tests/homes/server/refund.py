@@ -56,16 +56,20 @@ def give_back(check, server, client):
     answer = client.post("/v1/refund", {**BOB, "limit": "month", "amount": 5000})
     check.equal((answer.status, answer.json.get("refunded"), answer.json.get("amount")), (200, True, 5000), f"{answer.body}")
     check.equal([(row["name"], row["remaining"]) for row in answer.json["limits"]], [("month", 997_000)], "what is left is told")
+    check.equal(answer.json["limits"][0]["given"], 5000, "and what was given back")
     check.equal(used(client), {"requests": 2, "minute": 8000, "month": 3000}, "the limit that was named, and nobody else")
-    check(server.wait_for(lambda: 'refund by 127.0.0.1: 5000 to the key "tokens/month/{customer=bob}"' in server.stderr()), f"the log: {server.stderr()}")
+    check(server.wait_for(lambda: 'refund by 127.0.0.1: 5000 of 5000 to the key "tokens/month/{customer=bob}"' in server.stderr()), f"the log: {server.stderr()}")
     answer = client.post("/v1/refund", {"policy": "tokens", "attributes": {"customer": "bob"}, "amount": 1000})
     check.equal([row["name"] for row in answer.json["limits"]], ["minute", "month"], "without a name: those that tokens are charged to")
     check.equal(used(client), {"requests": 2, "minute": 7000, "month": 2000}, "both")
-    for _ in range(2):
-        check.equal(client.post("/v1/refund", {**BOB, "amount": 10**12}).status, 200, "more than was charged")
+    for refunded, given in ((True, [7000, 2000]), (False, [0, 0])):
+        answer = client.post("/v1/refund", {**BOB, "amount": 10**12})
+        check.equal((answer.status, answer.json["refunded"], [row["given"] for row in answer.json["limits"]]), (200, refunded, given), "more than was charged")
         check.equal(used(client), {"requests": 2, "minute": 0, "month": 0}, "never below 0")
     check.equal(client.post("/v1/refund", {**BOB, "limit": "requests", "amount": 1}).json["limits"][0]["remaining"], 99, "one that counts requests, by its name")
-    check.equal(client.post("/v1/refund", {"policy": "tokens", "key": "nobody", "amount": 5}).json["limits"][1]["remaining"], 10**6, "who was never charged")
+    answer = client.post("/v1/refund", {"policy": "tokens", "key": "nobody", "amount": 5})
+    check.equal((answer.json["refunded"], answer.json["limits"][1]["remaining"]), (False, 10**6), "who was never charged")
+    check(server.wait_for(lambda: 'refund by 127.0.0.1: 0 of 5 to the key "tokens/month/{customer=nobody}"' in server.stderr()), f"the log: {server.stderr()}")
     # The refund is not a settle of a receipt: that one is still good, once.
     receipt = charge(client, 700).json["receipt"]
     client.post("/v1/refund", {**BOB, "limit": "month", "amount": 100})
@@ -114,7 +118,32 @@ def test_access(check):
         check.equal(weir("take", "k", LIMIT, "--cost", "40", *where, "--token", DATA)[0], 0, "charged")
         code, out, err = weir("refund", "k", LIMIT, "30", *where, "--token", DATA)
         check(code != 0 and "WEIR_ADMIN_TOKEN" in err, f"the data token: {out}{err}")
-        check.equal(weir("refund", "k", LIMIT, "30", *where, "--token", ADMIN)[:2], (0, f"gave back up to 30: 990 of 1000 left, {LIMIT}\n"), "at the shell")
+        check.equal(weir("refund", "k", LIMIT, "30", *where, "--token", ADMIN)[:2], (0, f"gave back 30 of 30: 990 of 1000 left, {LIMIT}\n"), "at the shell")
+        check.equal(weir("refund", "k", LIMIT, "30", *where, "--token", ADMIN)[:2], (0, f"gave back 10 of 30: 1000 of 1000 left, {LIMIT}\n"), "no more than was used")
+        check.equal(weir("refund", "typo", LIMIT, "30", *where, "--token", ADMIN)[:2], (0, f"nothing to give back: typo has used nothing under {LIMIT}\n"), "another key")
+        out = json.loads(weir("refund", "typo", LIMIT, "30", *where, "--token", ADMIN, "--json")[1])
+        check.equal((out["refunded"], out["amount"], out["limits"][0]["given"]), (False, 30, 0), "the same as JSON")
+
+
+def test_shell_policy(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        where = ("--server", f"http://127.0.0.1:{server.port}", "--policy", "tokens", "--key", "bob")
+        charge(client, 300)
+        named = "fixed-window 1000000/4w2d from-first (limit month of policy tokens)\n"
+        check.equal(weir("refund", *where, "--limit", "month", "99"), (0, f"gave back 99 of 99: 999799 of 1000000 left, {named}", ""), "one limit")
+        code, out, err = weir("refund", "500", *where, "--json")
+        check.equal((code, err), (0, ""), "all that a settle corrects")
+        check.equal(json.loads(out), {"key": "bob", "refunded": True, "amount": 500, "limits": [
+            {"name": "minute", "text": "token-bucket 20000/52w2d", "given": 300, "limit": 20000, "remaining": 20000},
+            {"name": "month", "text": "fixed-window 1000000/4w2d from-first", "given": 201, "limit": 10**6, "remaining": 10**6}]}, "as JSON")
+        check.equal(used(client), {"requests": 1, "minute": 0, "month": 0}, "given back")
+        for words, part in ((where, "AMOUNT"), ((*where, "k", LIMIT, "5"), "unexpected"), ((*where, "--limit", "year", "5"), 'is named "year"'), ((*where[2:], "5"), "add --server URL"),
+                            ((*where[:4], "5"), "add --key KEY"), (("k", LIMIT, "5", "--key", "bob"), "need --policy"), (("--store", "--policy", "5"), "KEY is missing"),
+                            ((*where[:2], "--limit", "--policy", "5"), "need --policy"), ((*where, "--store", "memory:", "5"), "exclude each other")):
+            code, out, err = weir("refund", *words)
+            check(code == 2 and part in err and not out, f"{words}: {code} {out}{err}")
+        code, out, err = weir("refund", *where[:2], "--", "--policy", LIMIT, "5")
+        check.equal((code, out), (0, f"nothing to give back: --policy has used nothing under {LIMIT}\n"), f"a key of that name: {err}")
 
 
 def test_shell(check):
@@ -126,8 +155,9 @@ def test_shell(check):
         code, out, err = weir("refund", "k", both, "400", *where, "--json")
         check.equal((code, err), (0, ""), "refund")
         check.equal(json.loads(out), {"key": "k", "refunded": True, "amount": 400, "limits": [
-            {"text": LIMIT, "limit": 1000, "remaining": 900}, {"text": "sliding-log 900/52w", "limit": 900, "remaining": 700}]},
+            {"text": LIMIT, "given": 400, "limit": 1000, "remaining": 900}, {"text": "sliding-log 900/52w", "given": 300, "limit": 900, "remaining": 700}]},
             "a log gives back its oldest entry, and no more; limits with a cost of their own are left alone")
+        check.equal(weir("refund", "k", "fixed-window 9/month zone +08:00", "5", *where), (0, "nothing to give back: k has used nothing under fixed-window 9/month zone +08:00\n", ""), "another limit")
         for words, part in ((("k", LIMIT), "AMOUNT"), (("k", LIMIT, "-5"), "-5"), (("k", LIMIT, "5x"), 'invalid amount "5x"'), (("k", "concurrent 5", "1"), "release the lease"),
                             (("k", LIMIT, "1000000000001"), "invalid amount"), (("", LIMIT, "1"), "key")):
             code, out, err = weir("refund", *words, *where)
@@ -136,7 +166,14 @@ def test_shell(check):
     with redis_server.Server() as redis:
         url = f"redis://127.0.0.1:{redis.port}?deadline=1m"
         weir("take", "k", LIMIT, "--cost", "300", "--store", url)
-        check.equal(weir("refund", "k", LIMIT, "400", "--store", url)[:2], (0, f"gave back up to 400: 1000 of 1000 left, {LIMIT}\n"), "on Redis")
+        check.equal(weir("refund", "k", LIMIT, "400", "--store", url)[:2], (0, f"gave back 300 of 400: 1000 of 1000 left, {LIMIT}\n"), "on Redis")
+        for text, given in (("token-bucket 90/366d", (40, 10, 0)), ("fixed-window 90/366d from-first", (40, 10, 0)),
+                            ("sliding-counter 90/366d", (40, 10, 0)), ("sliding-log 90/52w", (30, 20, 0)), ("smooth 1/h", (40, 10, 0))):
+            for cost in ("30", "20"):
+                weir("take", "k2", text, "--cost", cost, "--store", url)
+            for now in given:
+                out = json.loads(weir("refund", "k2", text, "40", "--json", "--store", url)[1])
+                check.equal((out["refunded"], out["limits"][0]["given"]), (now > 0, now), f"on Redis: {text}")
 
 
 def test_beside_takes(check):
