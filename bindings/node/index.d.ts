@@ -172,7 +172,7 @@ export interface LocalStore extends AnyStore {
     acquire(key: Key, limit: LimitLike, cost?: Cost | RequestOptions): Decision & { rows: Decision[] };
     renew(key: Key, limit: LimitLike, lease: number | bigint): boolean;
     release(key: Key, limit: LimitLike, lease: number | bigint): boolean;
-    settle(key: Key, limit: LimitLike, receipt: string, cost: Cost): boolean;
+    settle(key: Key, limit: LimitLike, receipt: string | null, cost: Cost): boolean;
     reset(key: Key): void;
     check(): void;
     info(): ZoneInfo;
@@ -191,7 +191,7 @@ export interface RemoteStore extends AnyStore {
     acquire(key: Key, limit: LimitLike, cost?: Cost | RequestOptions): Promise<Decision & { rows: Decision[] }>;
     renew(key: Key, limit: LimitLike, lease: number | bigint): Promise<boolean>;
     release(key: Key, limit: LimitLike, lease: number | bigint): Promise<boolean>;
-    settle(key: Key, limit: LimitLike, receipt: string, cost: Cost): Promise<boolean>;
+    settle(key: Key, limit: LimitLike, receipt: string | null, cost: Cost): Promise<boolean>;
     reset(key: Key): Promise<void>;
     check(): Promise<void>;
     close(): Promise<void>;
@@ -209,7 +209,7 @@ export interface Store extends AnyStore {
     acquire(key: Key, limit: LimitLike, cost?: Cost | RequestOptions): Either<Decision & { rows: Decision[] }>;
     renew(key: Key, limit: LimitLike, lease: number | bigint): Either<boolean>;
     release(key: Key, limit: LimitLike, lease: number | bigint): Either<boolean>;
-    settle(key: Key, limit: LimitLike, receipt: string, cost: Cost): Either<boolean>;
+    settle(key: Key, limit: LimitLike, receipt: string | null, cost: Cost): Either<boolean>;
     reset(key: Key): Either<void>;
     check(): Either<void>;
     close(): Either<void>;

@@ -381,8 +381,7 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
         ret->lease = 0;
     if (plan->shadow_count > 0)
         shadows_decide(store, plan, mode, rows ? rows->shadow : NULL);
-    if (plan->listed && listed) { /* looked at, and nothing else */
-        assert(mode == WEIR__PEEK);
+    if (mode == WEIR__PEEK && plan->listed && listed) { /* past its deny list, to explain it */
         ret->allowed = false;
         ret->retry_after_us = WEIR_NEVER;
         ret->delay_us = ret->granted = 0;
