@@ -97,13 +97,15 @@ void cli_slicing_print(const struct cli_slice_use *use, const weir_limit *limit,
     else
         weir__put_text(&buffer, "Nothing is withheld.");
     if (it.serves)
-        weir__put_format(&buffer,
-                         " One call gains about %" PRId64 " decisions under the limit and %" PRId64
-                         " over it, if requests cost 1 and keep the process busy.%s",
-                         it.terms.most / UNDER_PARTS, weir__max(1, it.terms.most / OVER_PARTS),
-                         it.terms.most < WORTH_IT
-                             ? " That is hardly worth it: use more slices=, fewer peers=, or none."
-                             : "");
+        weir__put_format(
+            &buffer,
+            " One call gains about %" PRId64 " decisions under the limit and %" PRId64
+            " over it, if requests cost 1 and keep the process busy.%s",
+            it.terms.most / UNDER_PARTS, weir__max(1, it.terms.most / OVER_PARTS),
+            it.terms.most < WORTH_IT
+                ? " That is hardly worth it, but denials are remembered, too: a key over "
+                  "its limit costs one call per second or less."
+                : "");
     cli_print_labelled("slices", column, text);
 }
 

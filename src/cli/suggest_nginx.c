@@ -245,4 +245,10 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
                        "nginx: these lines do not say all of --where. weir_limit belongs into the "
                        "location of those requests. Repeat the server's weir_limit there: those of "
                        "a location replace those of the server.");
+    if (!paste->no_nginx && paths)
+        weir__put_text(
+            suggest_note(paste),
+            "spellings: in capitals or with / at its end it is another path, for nginx "
+            "also with ;x. If your application reads them alike, they pass by the limit: "
+            "see docs/LOGIN.md.");
 }

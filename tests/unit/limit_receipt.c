@@ -52,6 +52,10 @@ static void test_ids(void)
     weir_decision owed = {.time_us = 7, .allowed = true, .degraded = true};
     weir_receipt(&owed, first);
     CHECK(weir__receipt_read(first, &got) && got.id > 0 && got.charged == 0);
+    /* of a call whose requests were charged different amounts there is none */
+    weir_decision uneven = {.time_us = 7, .charged = 3, .allowed = true, .uneven = true};
+    weir_receipt(&uneven, first);
+    CHECK_TEXT(first, "");
 }
 
 int main(void)
