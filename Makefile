@@ -27,7 +27,9 @@ help:
 	@echo 'CONTRIBUTING.md and docs/TESTING.md have the others: test, check, lint, bench and more.'
 
 # Parts of it.
-weir build/weir:
+build/weir: weir
+
+weir:
 	tools/deps.sh run
 	tools/configure.sh build
 	ninja -C build weir
