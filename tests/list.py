@@ -67,6 +67,11 @@ def programs(group, names, build):
     return [Test(f"{group}: {name} ({build})", build, f"{{build}}/tests/{name}") for name in names]
 
 
+def raced(turns):
+    """Threads under the thread sanitizer, which makes two of them very slow: those do fewer turns."""
+    return [Test(f"threads: {name} (tsan)", "tsan", " ".join([f"{{build}}/tests/{name}", *turns.get(name, [])])) for name in THREADS]
+
+
 def vectors(build):
     """Every home of the library, held to the golden vectors."""
     return [
@@ -214,7 +219,7 @@ def listed(kind):
               for home in ("shm", "file")],
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
             Test("deaths: at every instruction", "release", "{build}/tests/kill_step all", 3600),
-            *histories("release", 1000000),
+            *histories("release", 1000000), *raced({}),
             Test("cancellations: thousands", "release", "{build}/tests/cancel 10000", 3600),
             Test("forks: hundreds", "release", "{build}/tests/fork_memory 500", 3600),
             Test("stops: a thousand", "release", "{build}/tests/stop 1000", 3600),
@@ -236,7 +241,7 @@ def listed(kind):
     return [
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
-        *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *programs("unit", ["desk_engine"], "tsan"), *histories("tsan", 30000),
+        *shared("release"), *shared("asan"), *raced({"threads_chaos": ["3000"], "threads_leases": ["300"]}), *programs("unit", ["desk_engine"], "tsan"), *histories("tsan", 30000),
         Test("histories: something is broken", "release", "{build}/tests/history_broken", 3600), *clocks("release"),
         *command_line("asan"), *model("release", 2), *slices(800), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
