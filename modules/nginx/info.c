@@ -353,8 +353,6 @@ static ngx_buf_t *info_make_body(ngx_http_request_t *r, bool text)
     if (buffer.cut)
         return NULL;
     body->last = body->pos + buffer.len;
-    body->last_buf = r == r->main;
-    body->last_in_chain = 1;
     return body;
 }
 
@@ -370,8 +368,29 @@ static ngx_int_t info_add_no_store(ngx_http_request_t *r)
     return NGX_OK;
 }
 
+ngx_int_t ngx_http_weir_send(ngx_http_request_t *r, ngx_uint_t status, const ngx_str_t *type,
+                             ngx_buf_t *body)
+{
+    if (info_add_no_store(r) != NGX_OK)
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    body->last_buf = r == r->main;
+    body->last_in_chain = 1;
+    r->headers_out.status = status;
+    r->headers_out.content_length_n = body->last - body->pos;
+    r->headers_out.content_type = *type;
+    r->headers_out.content_type_len = type->len;
+    r->headers_out.content_type_lowcase = NULL;
+    ngx_int_t rc = ngx_http_send_header(r);
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only)
+        return rc;
+    ngx_chain_t out = {.buf = body};
+    return ngx_http_output_filter(r, &out);
+}
+
 static ngx_int_t info_answer(ngx_http_request_t *r)
 {
+    static const ngx_str_t json = ngx_string("application/json");
+    static const ngx_str_t text = ngx_string("text/plain; version=0.0.4; charset=utf-8");
     const ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
     if (!(r->method & (NGX_HTTP_GET | NGX_HTTP_HEAD)))
         return NGX_HTTP_NOT_ALLOWED;
@@ -379,22 +398,9 @@ static ngx_int_t info_answer(ngx_http_request_t *r)
     if (rc != NGX_OK)
         return rc;
     ngx_buf_t *body = info_make_body(r, conf->info_text);
-    if (!body || info_add_no_store(r) != NGX_OK)
+    if (!body)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    r->headers_out.status = NGX_HTTP_OK;
-    r->headers_out.content_length_n = body->last - body->pos;
-    if (conf->info_text) {
-        ngx_str_set(&r->headers_out.content_type, "text/plain; version=0.0.4; charset=utf-8");
-    } else {
-        ngx_str_set(&r->headers_out.content_type, "application/json");
-    }
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->headers_out.content_type_lowcase = NULL;
-    rc = ngx_http_send_header(r);
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only)
-        return rc;
-    ngx_chain_t out = {.buf = body};
-    return ngx_http_output_filter(r, &out);
+    return ngx_http_weir_send(r, NGX_HTTP_OK, conf->info_text ? &text : &json, body);
 }
 
 char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *data)

@@ -233,6 +233,8 @@ static ngx_command_t module_commands[] = {
      LOCATION(test_clock), NULL},
     {ngx_string("weir_info"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS | NGX_CONF_TAKE1,
      ngx_http_weir_info, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
+    {ngx_string("weir_keys"), NGX_HTTP_LOC_CONF | NGX_CONF_TAKE1, ngx_http_weir_keys,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
     ngx_null_command,
 };
 

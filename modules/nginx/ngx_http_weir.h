@@ -122,7 +122,8 @@ typedef struct {
     ngx_uint_t headers; /* enum weir__field_style, and NGX_HTTP_WEIR_REPLACE */
     ngx_flag_t dry_run;
     ngx_flag_t subrequests;
-    ngx_flag_t info_text; /* weir_info prometheus */
+    ngx_flag_t info_text;       /* weir_info prometheus */
+    ngx_http_weir_zone_t *keys; /* weir_keys; NULL: this location has none */
     /* merged: what is decided together, by phase and by dry run */
     ngx_array_t limits_of[2][2]; /* of ngx_http_weir_limit_t * */
     ngx_flag_t applies[2];       /* whether a phase has anything to do */
@@ -637,7 +638,14 @@ const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_plan_t *plan, ng
                                             const ngx_http_weir_limit_t **ret_conf);
 /* The canonical text of the limit that bound a plan. */
 struct weir__rule_text ngx_http_weir_bound_text(const ngx_http_weir_plan_t *plan);
+
+/* ---- info.c, keys.c: what administrators ask ---- */
+
 char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_weir_keys(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+/* Answers with a body of the request's pool, not to be cached. What a content handler returns. */
+ngx_int_t ngx_http_weir_send(ngx_http_request_t *r, ngx_uint_t status, const ngx_str_t *type,
+                             ngx_buf_t *body);
 
 /* ---- counts.c ---- */
 

@@ -206,6 +206,7 @@ GOODS = {  # in a location
     "small ones": "weir_status 503; weir_log_level warn; weir_dry_run on; weir_headers x-ratelimit;",
     "information": "weir_info;",
     "information as JSON": "weir_info json;",
+    "keys of a zone": "weir_keys zone=z;",
     "information for Prometheus": "weir_info prometheus;",
     "Redis": 'weir_store redis://user:secret@127.0.0.1:6379/2?prefix=x: deadline=20ms fail=open peers=3 denial_cache=100ms;',
     "no Redis": "weir_store off;",

@@ -180,8 +180,60 @@ def test_stores(check):
         check.equal((store["answered"], store["cached_denials"], store["queue"]), (0, 0, 0), "counts")
 
 
+KEYS = "location /keys { weir_keys zone=accounts; }\n"
+
+
+def test_keys(check):
+    """A key that is locked out: it is shown, forgotten, and may try again. Others stay as they are. Over all workers."""
+    server = INFO + KEYS + """
+        location /a { empty_gif; weir_limit key=account:$arg_k zone=accounts "sliding-log 2/10w, fixed-window 9/10w"; }
+        location /ip { empty_gif; weir_limit key=ip:$binary_remote_addr zone=accounts "fixed-window 1/100d"; }
+        location /conn { empty_gif; weir_conn key=conn:$arg_k zone=accounts 1; }
+        """
+    with Nginx("weir_zone accounts 1m; weir_zone other 1m;", server, workers=2) as nginx, nginx.client() as client:
+        def forget(key):
+            return client.get(f"/keys?key={key}", method="DELETE")
+        check.equal(nginx.statuses(["/a?k=ann"] * 3 + ["/a?k=eve"] * 3), [200, 200, 429] * 2, "two are locked out")
+        shown = client.get("/keys?key=account:ann")
+        check.equal((shown.status, shown.fields["content-type"], shown.fields["cache-control"]), (200, "application/json", "no-store"), "shown")
+        states = {it["limit"]: (it["spent"], it["remaining"]) for it in shown.json["states"]}
+        check.equal(states, {"sliding-log 2/10w": (2, 0), "fixed-window 9/10w": (2, 7)}, "both limits")
+        check.equal(client.get("/keys?key=account:ann", method="HEAD").status, 200, "HEAD")
+        check.equal(nginx.get("/a?k=ann").status, 429, "looking changes nothing")
+        answer = forget("account%3Aann")
+        check.equal((answer.status, answer.json), (200, {"reset": True}), "forgotten, by another spelling of its bytes")
+        check.equal(nginx.statuses(["/a?k=ann"] * 3 + ["/a?k=eve"]), [200, 200, 429, 429], "it begins again, the other one does not")
+        check.equal((forget("account:bob").json, client.get("/keys?key=account:bob").json), ({"reset": False}, {"states": []}), "one that is not there")
+        check.equal(nginx.statuses(["/ip"] * 2), [200, 429], "an address")
+        check.equal(forget("ip:%7F%00%00%01").json, {"reset": True}, "a binary address")
+        check.equal(nginx.get("/ip").status, 200, "the address may ask again")
+        nginx.statuses(["/conn?k=a"] * 2)
+        check.equal(client.get("/keys?key=conn:a").status, 200, "a key of slots")
+        log = nginx.errors()
+        for line in ('zone "accounts": key "account:ann" is forgotten', 'key "account:bob" was not there'):
+            check.contains(log, line, "the log says who was forgotten")
+        check.equal(forget("a%0Ab%00").json, {"reset": False}, "control characters")
+        check.contains(nginx.errors(), 'key "a\\nb\\u0000" was not there', "they are escaped in the log")
+        for query, why in (("", "a key is needed"), ("?", "a key is needed"), ("?key", "must not be empty"), ("?key=", "must not be empty"),
+                           ("?kex=a", "unknown argument"), ("?key=a&zone=b", "unknown argument"), ("?key=a&key=b", "given twice"),
+                           ("?key=%", "%25"), ("?key=%2", "%25"), ("?key=%zz", "%25")):
+            for method in ("GET", "DELETE"):
+                answer = client.get("/keys" + query, method=method)
+                check.equal((answer.status, answer.json["status"]), (400, 400), f"{method} {query}")
+                check.contains(answer.json["detail"], why, f"{method} {query}")
+        for method in ("POST", "PUT", "OPTIONS", "PATCH"):
+            check.equal(client.get("/keys?key=account:eve", method=method, body=b"x" * 100).status, 405, method)
+        check.equal(client.get("/keys?key=" + "x" * 7000).json, {"states": []}, "a long key")
+        answers = client.pipeline([get("/keys?key=account:eve"), get("/keys"), get("/keys?key=account:eve")])
+        check.equal([it.status for it in answers], [200, 400, 200], "pipelined")
+        check.equal(nginx.get("/a?k=eve").status, 429, "eve is still locked out")
+
+
 def test_configuration(check):
-    for text, message in (("weir_info;", "not allowed here"), ("location / { weir_info on; }", "expected json or prometheus")):
+    for text, message in (("weir_info;", "not allowed here"), ("location / { weir_info on; }", "expected json or prometheus"),
+                          ("weir_keys zone=a;", "not allowed here"), ("location / { weir_keys a; }", "expected zone="),
+                          ("location / { weir_keys zone=; }", "expected zone="), ("location / { weir_keys zone=nowhere; }", 'zone "nowhere"'),
+                          ("location / { weir_keys zone=a; weir_keys zone=a; }", "is duplicate")):
         code, said = Nginx.check("", text)
         check.equal(code, 1, f"{text} is refused")
         check.contains(said, message, text)
