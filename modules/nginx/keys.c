@@ -1,5 +1,5 @@
 /*
- * weir_keys zone=NAME: one key of a zone of this nginx, for whoever helps a user that is locked out.
+ * weir_keys zone=NAME: one key of a zone of this nginx, to help a user that is locked out.
  *
  *     GET    /keys?key=account:ann    what the zone has of it, as /v1/show of the server answers
  *     DELETE /keys?key=account:ann    forgets it, as /v1/reset: true if there was something

@@ -21,7 +21,7 @@ none "no folders of somebody's machine" "$(found '(^|[^A-Za-z0-9_.])(/wor[k]/|/h
 # The port of `weir serve` on loopback is ours; other addresses with a port and a path are somebody's mirror.
 none "no mirrors or private hosts" \
     "$(found '(artifactory|nexus|mirror|registry|proxy)[a-z0-9.-]*\.(internal|local|corp|lan)|https?://(10|127|192\.168)\.[0-9.]+:[0-9]+/|pip[._-]index|GOPROXY=|--index-url|npm_config_registry' |
-        grep -vE 'http://127\.0\.0\.1:7311/')"
+        grep -avE 'http://127\.0\.0\.1:7311/')"
 none "no words on how it was written" \
     "$(found '[Ss]ub-?agent|[Cc]laude|[Aa]nthropic|[Cc]hat-?GPT|[Cc]opilot|[Aa]s an AI|[Gg]enerated (with|by) (an? )?(AI|LLM)|[Cc]o-[Aa]uthored-[Bb]y')"
 none "no notes to self in src, include and modules" "$(found '(^|[^A-Za-z])(TODO|FIXME|XXX|HACK)([^A-Za-z]|$)' src include modules)"
