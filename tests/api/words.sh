@@ -4,11 +4,11 @@
 . "$(dirname "$0")/lib.sh"
 
 tracked() { git ls-files -z -- "$@" ':!tests/api/words.sh' ':!fuzz/corpus' ':!*/corpus/*'; }
-# found PATTERN [PATHS …]: matching lines of tracked text files
+# found PATTERN [PATHS …]: matching lines of tracked text files, whole: a filter must see all of a line
 found() {
     pattern=$1
     shift
-    tracked "$@" | xargs -0 -r grep -InE -e "$pattern" -- 2>/dev/null | cut -c 1-160
+    tracked "$@" | xargs -0 -r grep -InE -e "$pattern" -- 2>/dev/null
 }
 
 if ! git rev-parse --git-dir >/dev/null 2>&1; then
