@@ -80,7 +80,7 @@ export function span(seconds) {
 /* The same on an axis, as short as possible: "1 m 30 s". */
 export function tick(seconds) {
   if (seconds < 1) return time(seconds);
-  return split(seconds).map(([whole, unit]) => t(`${unit}Tick`, { n: whole })).join(t("tickJoin"));
+  return split(seconds).map(([whole, unit]) => t(`${unit}Tick`, { n: whole })).join(" ");
 }
 
 /* [[1, "minute"], [30, "second"]] */

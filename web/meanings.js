@@ -51,7 +51,7 @@ const SENTENCES = [
   [`never more than {a} ${EDGE} a short one, then the next at its beginning`, `${EDGE_ZH}接着是一个较短的窗口，再下一个又在开头用满`],
   [`never more than {a} ${EDGE} a new one`, `${EDGE_ZH}随即开启新窗口`],
   ["never more than {a} in any {p}; exact", "任意 {p}内不超过 {a}，精确"],
-  ["never more than {a} in any {p}; a request may be denied up to {s} longer than that needs", "任意 {p}内不超过 {a}；请求被拒绝的时间可能比必要的多出至多 {s}"],
+  ["never more than {a} in any {p}; a request may be denied up to {s} longer than that needs", "任意 {p}内不超过 {a}；偏严：请求被拒绝的时间最多比必要的长 {s}"],
   ["about {a} in any {p} if requests come evenly; never more than {b}, and that only if one window is filled at its very end",
     "请求均匀到达时，任意 {p}内约为 {a}；最多不超过 {b}，且只在某个窗口恰好于末尾用满时出现"],
   ["none: Guava counts intervals in whole microseconds, and this one rounds to 0; use token-bucket for such rates",
@@ -101,7 +101,8 @@ function translate(compiled, text) {
       values.calendar = translate(calendars, values.calendar);
       if (values.calendar === null) return null;
     }
-    return chinese.replace(/\{(\w+)\}/g, (_, name) => (name === "calendar" ? values.calendar : valueInChinese(values[name])));
+    return chinese.replace(/\{(\w+)\}/g, (_, name) => (name === "calendar" ? values.calendar : valueInChinese(values[name])))
+      .replace(/每 1 (秒|分钟|小时|天|周)(?! \d)/g, "每$1");
   }
   return null;
 }

@@ -70,8 +70,7 @@ async function table(harness, server) {
     const places = (words) => (words.match(/\{\w+\}/g) || []).sort();
     const same = new Set(["key", "keyWord", "otherLanguage", "countOf", "countOfShare", "ofLimit", "inZone"]);
     for (const [name, pair] of Object.entries(texts)) {
-      assert.ok(pair.length === 2 && pair.every((words) => typeof words === "string" && words !== ""
-        || name === "tickJoin"), `${name}: ${JSON.stringify(pair)}`);
+      assert.ok(pair.length === 2 && pair.every((words) => typeof words === "string" && words !== ""), `${name}: ${JSON.stringify(pair)}`);
       assert.deepEqual(places(pair[0]), places(pair[1]), `the values of ${name}`);
       const english = pair[0].replace(/\{\w+\}/g, "");
       if (/[A-Za-z]/.test(english) && !same.has(name)) assert.match(pair[1], CHINESE, name);
@@ -123,6 +122,7 @@ async function sentences(harness) {
       told.forEach((words, i) => {
         assert.match(words, CHINESE, said[i]);
         assert.deepEqual(latin(words), [], `${said[i]} as ${words}`);
+        assert.doesNotMatch(words, /每 1 (?:秒|分钟|小时|天|周)(?! \d)/);
         const numbers = (sentence) => (sentence.match(/\d+(\.\d+)?/g) || []).sort();
         assert.deepEqual(numbers(words).filter((n) => n !== "1"), numbers(said[i]).filter((n) => n !== "1"), words);
       });
@@ -132,6 +132,8 @@ async function sentences(harness) {
           meaningInChinese("A sentence of a newer server.")];
       });
       assert.deepEqual(found, ["path 是 /api/*，并且 method 不是 GET、HEAD 或另外 3 个", "有 header.x-a，并且没有 user", "A sentence of a newer server."]);
+      await page.getByText("容量为 20 的令牌桶，每秒匀速补充 10 个令牌").waitFor();
+      await page.getByText("每 1 小时 30 分钟匀速补充 1000 个令牌").waitFor();
       await page.getByRole("article", { name: "p1" }).getByText("任意 1 分钟内不超过 5，精确。").waitFor();
     }, { open: "#policies", context: { locale: "zh-CN" } });
   } finally {
