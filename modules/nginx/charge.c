@@ -109,7 +109,7 @@ static bool charge_stays(ngx_http_request_t *r, const ngx_http_weir_limit_t *lim
             return false;
     }
     return !limit->charge_if || ngx_http_complex_value(r, limit->charge_if, &value) != NGX_OK ||
-           (value.len > 0 && !(value.len == 1 && value.data[0] == '0'));
+           ngx_http_weir_says_yes(&value);
 }
 
 static void charge_return_zone(ngx_http_request_t *r, const ngx_http_weir_charge_t *charge,

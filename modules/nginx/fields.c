@@ -4,6 +4,8 @@
  */
 #include "ngx_http_weir.h"
 
+#include "policy/view.h"
+
 static ngx_http_output_header_filter_pt fields_next_filter;
 
 const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_plan_t *plan, ngx_uint_t row,
@@ -356,6 +358,26 @@ static ngx_int_t variable_get_binding(ngx_http_request_t *r, ngx_http_variable_v
     return variable_set_text(value, (const u_char *)canonical, strlen(canonical));
 }
 
+/* The client's address, or its network, as policies and all packages write it. It is read from
+ * nginx's own text, which realip may have changed. What is no address ("unix:") stays as it is. */
+static ngx_int_t variable_get_network(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                      uintptr_t data)
+{
+    const ngx_str_t *text = &r->connection->addr_text;
+    struct weir__address address;
+    char room[NGX_SOCKADDR_STRLEN];
+    (void)data;
+    if (!weir__address_read((const char *)text->data, text->len, &address))
+        return variable_set_text(value, text->data, text->len);
+    struct weir__buffer network = weir__buffer_over(room, sizeof room);
+    weir__put_masked(&network, address, WEIR__IP_BITS4, WEIR__IP_BITS6);
+    u_char *copy = ngx_pnalloc(r->pool, network.len);
+    if (!copy)
+        return NGX_ERROR;
+    ngx_memcpy(copy, room, network.len);
+    return variable_set_text(value, copy, network.len);
+}
+
 ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf)
 {
     static const struct {
@@ -376,6 +398,7 @@ ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf)
         {ngx_string("weir_degraded"), variable_get_flag, NUMBER(degraded)},
         {ngx_string("weir_local"), variable_get_flag, NUMBER(local)},
         {ngx_string("weir_binding"), variable_get_binding, 0},
+        {ngx_string("weir_network"), variable_get_network, 0},
     };
     for (size_t i = 0; i < WEIR__COUNT(all); i++) {
         ngx_str_t name = all[i].name;

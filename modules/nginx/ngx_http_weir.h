@@ -159,6 +159,16 @@ static inline bool ngx_http_weir_is(const ngx_str_t *text, const char *word)
     return text->len == ngx_strlen(word) && !ngx_memcmp(text->data, word, text->len);
 }
 
+/* Whether the value of unless= or charge_if= says yes. Several variables, each 0, say no. */
+static inline bool ngx_http_weir_says_yes(const ngx_str_t *value)
+{
+    for (size_t i = 0; i < value->len; i++) {
+        if (value->data[i] != '0')
+            return true;
+    }
+    return false;
+}
+
 typedef struct {
     ngx_str_t name; /* with its "=" */
     char *(*read)(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value, void *conf);

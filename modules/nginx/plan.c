@@ -36,7 +36,7 @@ static bool plan_is_exempt(ngx_http_request_t *r, const ngx_http_weir_limit_t *l
 {
     ngx_str_t value;
     return limit->unless && ngx_http_complex_value(r, limit->unless, &value) == NGX_OK &&
-           value.len > 0 && !(value.len == 1 && value.data[0] == '0');
+           ngx_http_weir_says_yes(&value);
 }
 
 /* The key of a limit for this request; false: there is no key. */

@@ -18,7 +18,7 @@ static bool nginx_put_variable(struct weir__buffer *out, struct weir__span part)
 {
     static const struct {
         const char *name, *variable;
-    } known[] = {{"ip", "$binary_remote_addr"},
+    } known[] = {{"ip", "$weir_network"},
                  {"ip/32/128", "$binary_remote_addr"},
                  {"user", "$remote_user"},
                  {"host", "$host"},

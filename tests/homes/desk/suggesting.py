@@ -467,9 +467,9 @@ def test_together(check):
                    "the lines around the entry are printed")
     zones = "".join(line + "\n" for it in parts for line in it["nginx"].splitlines() if line.startswith("weir_zone"))
     limits = [re.search("^ *(weir_limit .*)", it["nginx"], re.M)[1] for it in parts]
-    check(all(" name=login" in line and "key=login:$binary_remote_addr" in line for line in limits[2:]), f"the login has keys and names of its own: {limits[2:]}")
+    check(all(" name=login" in line and "key=login:$weir_network" in line for line in limits[2:]), f"the login has keys and names of its own: {limits[2:]}")
     login = logins["suggestions"][0]["nginx"]
-    check.contains(login, "location = /login {\n    weir_limit key=login:$binary_remote_addr ", "a location for the login")
+    check.contains(login, "location = /login {\n    weir_limit key=login:$weir_network ", "a location for the login")
     check.contains(login, "# Repeat the server's weir_limit here: those of a location replace it.", "a location's limits replace those of the server")
     pasted = login.partition("# in server { ... }:\n")[2].replace("# Then what the location does", f"{limits[0]} empty_gif;\n    # Then what the location does")
     server = f"listen {{port}}; root {{folder}}; {limits[0]} location = /page {{ empty_gif; }} {pasted}"

@@ -5,6 +5,7 @@ Numbers that depend on the time are asked under weir_test_clock; all other limit
 nothing comes back while a test runs.
 """
 import re
+import subprocess
 import sys
 
 from lib import checks
@@ -43,6 +44,36 @@ def test_keys(check):
         check.equal(nginx.statuses(["/header"], {"x-k": long[1:]}), [200], "one byte less is another one")
 
 
+NETWORKS = [  # an address, and what its client is known by: the same as in policies and in all packages
+    ("192.0.2.7", "192.0.2.7"), ("::ffff:192.0.2.7", "192.0.2.7"), ("::ffff:c000:207", "192.0.2.7"),
+    ("2001:db8:1::5", "2001:db8:1::/64"), ("2001:db8:1:0:1:2:3:4", "2001:db8:1::/64"), ("2001:DB8:1:2::9", "2001:db8:1:2::/64"),
+    ("2a00::1:2:3:4:5", "2a00:0:0:1::/64"), ("2a00::2:2:3:4:5", "2a00:0:0:2::/64"), ("2001:0:0:2:ffff::", "2001:0:0:2::/64"),
+    ("::1", "::/64"), ("fe80::1", "fe80::/64"), ("64:ff9b::192.0.2.7", "64:ff9b::/64"), ("[2001:db8:7::1]:443", "2001:db8:7::/64")]
+
+
+def test_network(check):
+    """$weir_network: one text for each client, whatever its address looks like."""
+    http = "set_real_ip_from 127.0.0.1; set_real_ip_from unix:; real_ip_header X-Forwarded-For;\n"
+    locations = """
+        listen [::1]:{port2}; listen unix:{folder}/socket;
+        location /own { weir_limit key=net:$weir_network zone=z "fixed-window 1/100d"; add_header X-Network $weir_network always; }
+        location /late { set $before $weir_network; set_real_ip_from 127.0.0.1; real_ip_header X-Late; empty_gif;
+                         add_header X-Network $weir_network always; }
+        """
+    with serve(locations, http) as nginx:
+        for address, network in NETWORKS:
+            found = nginx.get("/own", {"x-forwarded-for": address}).fields["x-network"]
+            check.equal(found, network, f"the network of {address}")
+        check.equal(nginx.get("/own", {"x-forwarded-for": "2001:db8:1:0:7::"}).status, 429, "it is a key")
+        check.equal(nginx.get("/own").fields["x-network"], "127.0.0.1", "of the connection")
+        check.equal(nginx.get("/late", {"x-late": "192.0.2.9"}).fields["x-network"], "192.0.2.9", "realip of the location")
+        words = ["curl", "-s", "-D-", "-o/dev/null", "--noproxy", "*", "--max-time", "20"]
+        for more, network in ((["-g", f"http://[::1]:{nginx.port_of('port2')}/own"], "::/64"),
+                              (["--unix-socket", f"{nginx.folder}/socket", "http://x/own"], "unix:")):
+            said = subprocess.run([*words, *more], capture_output=True, text=True, check=True).stdout
+            check.equal(re.findall("X-Network: (.*)", said), [network], f"of a client at {more}")
+
+
 ALGORITHMS = """token-bucket 3/100d|token-bucket 1/100d burst 3|token-bucket 3/100d stepped|leaky-bucket 1/100d burst 2 nodelay|
     fixed-window 3/100d|fixed-window 3/100d from-first|sliding-log 3/100d|sliding-window 3/100d|
     sliding-window 3/100d precision 10d|sliding-counter 3/100d|gcra 3/100d|LEAKY-BUCKET 1r/100d burst 2 nodelay"""
@@ -67,6 +98,8 @@ def test_exempt(check):
         check.equal(nginx.statuses(["/free?k=a&free=1"] * 9), [200] * 9, "exempt")
         check.equal(nginx.statuses(["/free?k=a&free=no"] * 9), [200] * 9, "any value exempts")
         check.equal(nginx.statuses(["/free?k=a&free=0", "/free?k=a&free=", "/free?k=a"]), [200, 200, 429], "0 and nothing do not")
+        check.equal(nginx.statuses(["/free?k=a&free=00", "/free?k=a&free=000"]), [429] * 2, "nor do the zeros of two variables")
+        check.equal(nginx.statuses(["/free?k=a&free=01", "/free?k=a&free=10"]), [200] * 2, "one of two variables exempts")
         check.equal(nginx.get("/free?k=a&free=1").weir["status"], "", "nothing is shown")
         check.equal(nginx.statuses(["/both?k=a&free=1"] * 5), [200] * 4 + [429], "the other limit still applies")
         check.equal(nginx.get("/both?k=a&free=1").weir["binding"], "second", "and binds")
@@ -479,7 +512,8 @@ def test_bodies(check):
         check.equal(client.get("/?k=c").status, 200, "and on")
 
 
-TESTS = [test_keys, test_exempt, test_algorithms, test_words, test_tiers, test_cost, test_least, test_status, test_dry_run, test_dry_run_of_rejected,
+TESTS = [test_keys, test_network, test_exempt, test_algorithms, test_words, test_tiers, test_cost, test_least, test_status,
+         test_dry_run, test_dry_run_of_rejected,
          test_phases, test_all_or_nothing, test_same_state, test_equal_keys,
          test_unreadable, test_inheritance, test_variables, test_log_levels, test_many, test_bodies]
 
