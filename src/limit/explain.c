@@ -196,8 +196,8 @@ static void explain_sliding_log(struct writer *w, const struct weir__rule *rule)
     explain_bound(w->facts, rule->count, rule->count);
     weir__put_format(
         &w->what,
-        "Remembers when each request was admitted and admits while those of the last %s "
-        "come to at most %" PRId64 ".",
+        "Remembers the time of each admitted request; admits while the total of the last %s "
+        "is at most %" PRId64 ".",
         w->period, rule->count);
     weir__put_format(&w->guarantee, "never more than %" PRId64 " in any %s; exact", rule->count,
                      w->period);
@@ -207,13 +207,13 @@ static void explain_sliding_window(struct writer *w, const struct weir__rule *ru
 {
     explain_bound(w->facts, rule->count, rule->count);
     weir__put_format(&w->what,
-                     "Counts in slots of %s and admits while those of the last %s come to at most "
-                     "%" PRId64 "; a slot counts until its last request is %s old.",
+                     "Counts in slots of %s; admits while the total of the last %s is at most "
+                     "%" PRId64 ". A slot counts until its last request is %s old.",
                      w->extra, w->period, rule->count, w->period);
     weir__put_format(&w->guarantee,
                      "never more than %" PRId64
                      " in any %s; a request may be denied up to %s longer "
-                     "than that needs",
+                     "than necessary",
                      rule->count, w->period, w->extra);
 }
 

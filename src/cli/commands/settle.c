@@ -140,7 +140,7 @@ static int refund_work(const struct cli_call *call, const struct cli_request *re
 
 const struct cli_command cli_refund = {
     .name = "refund",
-    .summary = "give back without a receipt",
+    .summary = "give back what was charged, without a receipt",
     .run = cli_request_run,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_AMOUNT,
     .looks = true,
