@@ -98,8 +98,9 @@ function question() {
     body.attributes = attributes(fields.attributes.value);
   }
   const cost = fields.cost.value.trim();
+  if (cost === "") return body; /* each limit's own */
   if (!/^\d{1,13}$/.test(cost)) throw new Mistake("cost", "invalidCost", { cost });
-  if (cost !== "1") body.cost = Number(cost);
+  body.cost = Number(cost);
   return body;
 }
 
@@ -121,7 +122,7 @@ function takeAddress(words) {
   fields.binary.checked = words.has("key_base64");
   fields.limit.value = words.get("limit") ?? "";
   fields.attributes.value = words.getAll("attribute").join("\n");
-  fields.cost.value = words.get("cost") ?? "1";
+  fields.cost.value = words.get("cost") ?? "";
   if (kind === "attributes") choosePolicy(fields.scope, words.get("policy") ?? "");
   else if (words.has("policy")) choosePolicy(fields.policy, words.get("policy"));
   showMode();
@@ -202,6 +203,7 @@ function showAnswer(answer) {
   at("inspect-table").hidden = limits.length === 0;
   keys = keysOf(limits);
   at("reset").disabled = keys.size === 0;
+  say(at("take"), takeWords(limits));
 }
 
 async function ask(body) {
@@ -237,6 +239,16 @@ function keysOf(limits) {
 function showDone(words = () => "") {
   done = words;
   say(at("done"), done());
+}
+
+/* What the button charges: one amount, or if they differ the amount of each limit. */
+function takeWords(limits) {
+  const charged = limits.filter((limit) => !limit.shadow && limit.cost !== undefined);
+  const amounts = [...new Set(charged.map((limit) => count(limit.cost)))];
+  if (charged.length === 0) return t(limits.length === 0 ? "takeFree" : "takeOne");
+  if (amounts.length === 1) return t("takeCharges", { amounts: amounts[0] });
+  const each = charged.map((limit) => t("amountOf", { name: limit.name ?? limit.text, n: count(limit.cost) }));
+  return t("takeCharges", { amounts: each.join(t("amountsBetween")) });
 }
 
 function takenWords(decision) {

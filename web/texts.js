@@ -212,7 +212,12 @@ export const TEXTS = {
   yourTime: ["{date} your time ({there})", "本地时间 {date}（{there}）"],
   inZone: ["{date} UTC{zone}", "UTC{zone} {date}"],
   usedOf: ["used {n} of {limit}", "已用 {n} / {limit}"],
-  takeOne: ["Take one: charges the key", "消耗一次（会扣减额度）"],
+  takeOne: ["Take one", "消耗一次"],
+  takeCharges: ["Take one: charges {amounts}", "消耗一次：扣减 {amounts}"],
+  takeFree: ["Take one: charges nothing", "消耗一次：不扣减"],
+  amountOf: ["{name} {n}", "{name} {n}"],
+  amountsBetween: [", ", "、"],
+  ownCost: ["the policy's own, or 1", "策略自己的消耗量，或 1"],
   resetAsk: ["Reset…", "重置…"],
   invalidLine: [
     "Invalid line {n} “{line}”: expected name=value, such as ip=192.0.2.7.",

@@ -149,23 +149,36 @@ static void check_print_policy(const struct weir__policies *set, size_t i,
         check_print_row("cross slot", "give-back");
 }
 
+/* The names of attributes that callers send, those that are needed or the others: "a", "b". */
+static size_t check_put_names(struct weir__buffer *out, const struct weir__attributes *attributes,
+                              bool needed, const char *before)
+{
+    static const char *const known[] = {"ip", "method", "path", "host", "user", NULL};
+    size_t count = 0;
+    for (size_t i = 0; i < attributes->count; i++) {
+        const struct weir__attribute *attribute = &attributes->items[i];
+        if (weir__attribute_known(attribute) || attribute->needed != needed)
+            continue;
+        const char *nearest = weir__nearest(attribute->name, attribute->name_len, known);
+        weir__put_format(out, "%s\"%s\"%s%s%s", count++ ? ", " : before, attribute->name,
+                         nearest ? " (did you mean " : "", nearest ? nearest : "",
+                         nearest ? "?)" : "");
+    }
+    return count;
+}
+
 /* A misspelt attribute is always missing and so limits nothing: point it out. */
 static void check_print_notes(const struct weir__policies *set)
 {
-    static const char *const known[] = {"ip", "method", "path", "host", "user", NULL};
     char text[4096];
     struct weir__buffer names = weir__buffer_over(text, sizeof text);
-    for (size_t i = 0; i < set->attributes.count; i++) {
-        const struct weir__attribute *attribute = &set->attributes.items[i];
-        if (weir__attribute_known(attribute))
-            continue;
-        const char *nearest = weir__nearest(attribute->name, attribute->name_len, known);
-        weir__put_format(&names, "%s\"%s\"%s%s%s", names.len ? ", " : "note: callers must send ",
-                         attribute->name, nearest ? " (did you mean " : "", nearest ? nearest : "",
-                         nearest ? "?)" : "");
-    }
-    if (names.len == 0)
+    size_t needed = check_put_names(&names, &set->attributes, true, "note: callers must send ");
+    size_t others = check_put_names(&names, &set->attributes, false,
+                                    needed ? " and may send " : "note: callers may send ");
+    if (needed + others == 0)
         return;
+    if (others > 0)
+        weir__put_text(&names, others == 1 ? ", which has a default" : ", which have defaults");
     weir__put_text(&names, "; the server itself knows only ip, method, path, host, user and "
                            "header.NAME");
     putchar('\n');

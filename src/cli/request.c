@@ -2,6 +2,7 @@
 #include "cli/request.h"
 
 #include "limit/limit.h"
+#include "store/store.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -34,6 +35,7 @@ static int request_parse(const struct cli_call *call, struct cli_request *reques
         {CLI_TAKES_AMOUNT, {"policy", CLI_TEXT, &request->policy, 0}},
         {CLI_TAKES_AMOUNT, {"key", CLI_TEXT, &request->policy_key, 0}},
         {CLI_TAKES_AMOUNT, {"limit", CLI_TEXT, &request->policy_limit, 0}},
+        {CLI_TAKES_AMOUNT, {"id", CLI_TEXT, &request->id, 0}},
         {0, {"json", CLI_FLAG, &request->json, 0}},
         {0, {"store", CLI_TEXT, &request->url, 0}},
         {0, {"server", CLI_TEXT, &request->server.url, 0}},
@@ -65,9 +67,13 @@ static int request_parse(const struct cli_call *call, struct cli_request *reques
     return cli_parse(call, own_options, option_count, own_operands, operand_count);
 }
 
-/* A policy needs a server and a key, and the options of policies need one. */
-static int request_check_policy(const struct cli_call *call, struct cli_request *request)
+/* An id has its bounds. A policy needs a server and a key, and the options of policies need one. */
+static int request_check_refund(const struct cli_call *call, struct cli_request *request)
 {
+    if (request->id && (!*request->id || strlen(request->id) > WEIR__REFUND_ID_MAX))
+        return cli_fail(call, CLI_USAGE,
+                        "invalid --id \"%s\": expected 1 to %d bytes, like refund-2041",
+                        cli_show_text(request->id).text, WEIR__REFUND_ID_MAX);
     if (!request->policy && (request->policy_key || request->policy_limit))
         return cli_fail(call, CLI_USAGE, "--key and --limit need --policy NAME and --server URL");
     if (!request->policy && !request->key_text) /* "--policy" was the value of an option */
@@ -88,7 +94,7 @@ int cli_request_run(const struct cli_call *call)
     struct cli_request request = {.cost = 1, .wait_us = WEIR_WAIT_DEFAULT};
     int code = request_parse(call, &request);
     if (code == CLI_OK)
-        code = request_check_policy(call, &request);
+        code = request_check_refund(call, &request);
     if (code == CLI_OK && request.actual_text)
         code = cli_read_cost(call, "actual cost", request.actual_text, &request.actual);
     if (code == CLI_OK && request.amount_text)

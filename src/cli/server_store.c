@@ -21,6 +21,7 @@ struct server_store {
     const char *address;
     weir_error why; /* of the last call that failed */
     char receipt[RECEIPT_MAX];
+    int64_t now_us;           /* of the server; -1: it did not say */
     struct weir__buffer body; /* of the request */
     struct weir__json json;   /* over the body */
     struct cli_http_reply reply;
@@ -322,6 +323,8 @@ static int server_show(weir_store *store, weir_key key, int64_t now, struct weir
     int code = server_post_and_read(server, "/v1/show");
     if (code)
         return code;
+    if (!server_read_integer(server, server->nodes, "now", &server->now_us))
+        server->now_us = -1; /* an older one */
     const struct weir__json_node *list =
         server_member(server, server->nodes, "states", WEIR__JSON_ARRAY);
     if (!list || list->len > WEIR__SHOWN_MAX)
@@ -350,17 +353,21 @@ int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, 
     return code;
 }
 
-int cli_server_refund(weir_store *store, weir_key key, const char *limit, const char *policy,
-                      int64_t amount, struct cli_refunded ret[WEIR_LIMITS_MAX], size_t *ret_count)
+int cli_server_refund(weir_store *store, const struct cli_server_refund *refund,
+                      struct cli_refunded ret[WEIR_LIMITS_MAX], size_t *ret_count)
 {
     struct server_store *server = server_of(store);
-    struct weir__json *json = server_begin(server, &key, limit);
-    if (policy)
-        weir__json_put_string(json, "policy", policy);
-    weir__json_put_int(json, "amount", amount);
+    struct weir__json *json = server_begin(server, &refund->key, refund->limit);
+    if (refund->policy)
+        weir__json_put_string(json, "policy", refund->policy);
+    if (refund->id)
+        weir__json_put_string(json, "id", refund->id);
+    weir__json_put_int(json, "amount", refund->amount);
     int code = server_post_and_read(server, "/v1/refund");
+    bool before = false;
     if (code)
         return code;
+    server_read_bool(server, server->nodes, "before", &before);
     const struct weir__json_node *rows =
         server_member(server, server->nodes, "limits", WEIR__JSON_ARRAY);
     if (!rows || rows->len < 1 || rows->len > WEIR_LIMITS_MAX)
@@ -377,7 +384,7 @@ int cli_server_refund(weir_store *store, weir_key key, const char *limit, const 
             return server_fail_strange(server);
     }
     *ret_count = rows->len;
-    return 0;
+    return before ? WEIR_ESETTLED : 0;
 }
 
 static bool server_why(weir_store *store, weir_error *err)
@@ -411,6 +418,12 @@ const char *cli_server_receipt(const weir_store *store)
 {
     const struct server_store *server = (const struct server_store *)store;
     return cli_is_server(store) && server->receipt[0] ? server->receipt : NULL;
+}
+
+int64_t cli_server_now(const weir_store *store)
+{
+    assert(cli_is_server(store));
+    return ((const struct server_store *)store)->now_us;
 }
 
 /* ---- explain ---- */

@@ -39,9 +39,17 @@ struct cli_refunded {
     const char *name, *text; /* name: of a policy's limit, or NULL */
     int64_t given, limit, remaining;
 };
-/* Gives back by `limit`, its text; or, beside a policy, its name or NULL. */
-int cli_server_refund(weir_store *store, weir_key key, const char *limit, const char *policy,
-                      int64_t amount, struct cli_refunded ret[WEIR_LIMITS_MAX], size_t *ret_count);
+/* What is to be given back, by the text of `limit`; or beside a policy by its name or NULL. */
+struct cli_server_refund {
+    weir_key key;
+    const char *limit, *policy, *id; /* policy, id: or NULL */
+    int64_t amount;
+};
+/* WEIR_ESETTLED: it was given back before, and the rows say what is left. */
+int cli_server_refund(weir_store *store, const struct cli_server_refund *refund,
+                      struct cli_refunded ret[WEIR_LIMITS_MAX], size_t *ret_count);
+/* The time of the server at its last answer to show; -1: it did not say. */
+int64_t cli_server_now(const weir_store *store);
 
 /* What /v1/explain shall explain; all but one may be NULL. */
 struct cli_server_question {

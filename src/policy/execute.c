@@ -54,7 +54,8 @@ static int refund_item(weir_store *store, struct weir__item *item)
 {
     for (size_t i = 0; i < item->limit->count && item->cost > 0; i++) {
         int64_t amount = weir__limit_asked(item->limit, i, item->cost);
-        int code = weir__refund_limit(store, item->key, item->limit, i, amount, NULL);
+        int code = weir__refund_limit(store, item->key, item->limit, i,
+                                      &(struct weir__refund){.amount = amount}, NULL);
         if (code && code != WEIR_EUNREACHABLE)
             return code;
     }

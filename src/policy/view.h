@@ -110,6 +110,7 @@ struct weir__attribute {
     const char *text; /* the expression, in one spelling */
     enum weir__spelling spelling;
     bool lower;
+    bool needed; /* somewhere nothing stands in for it */
 };
 
 struct weir__attributes {

@@ -418,12 +418,13 @@ static void batch_report_refund(const char *peer, const struct server_ask *ask,
     const char *more = len < request->key.len ? "…" : "";
     if (code)
         server_report("refund by %s: %lld to the key \"%s\"%s, %.200s: %s", peer,
-                      (long long)ask->amount, key, more, weir_limit_text(request->limit),
-                      weir_strerror(code));
+                      (long long)ask->refund.amount, key, more, weir_limit_text(request->limit),
+                      code == WEIR_ESETTLED ? "was given back before, with the same id"
+                                            : weir_strerror(code));
     for (size_t i = 0; code == 0 && i < request->limit->count; i++) {
         if (weir__limit_varies(request->limit, i))
             server_report("refund by %s: %lld of %lld to the key \"%s\"%s, %s", peer,
-                          (long long)given[i], (long long)ask->amount, key, more,
+                          (long long)given[i], (long long)ask->refund.amount, key, more,
                           weir__limit_text_of(request->limit, i).text);
     }
 }
@@ -433,12 +434,15 @@ static int batch_refund(struct server *server, const struct server_ask *ask, con
 {
     const struct server_several *several = server_ask_several(ask);
     int64_t given[WEIR_LIMITS_MAX][WEIR_LIMITS_MAX];
+    size_t before = 0;
     int code = 0;
-    assert(several && several->count > 0 && ask->amount > 0);
+    assert(several && several->count > 0 && ask->refund.amount > 0);
     for (size_t i = 0; i < several->count && code == 0; i++) {
         const weir_request *it = &several->requests[i];
-        code = weir__refund(server->store, it->key, it->limit, ask->amount, given[i], NULL);
+        code = weir__refund(server->store, it->key, it->limit, &ask->refund, given[i], NULL);
         batch_report_refund(peer, ask, it, given[i], code);
+        before += code == WEIR_ESETTLED;
+        code = code == WEIR_ESETTLED ? 0 : code;
     }
     if (code == 0)
         code = weir__peek_all(server->store, several->requests, several->count, ret);
@@ -447,7 +451,7 @@ static int batch_refund(struct server *server, const struct server_ask *ask, con
         for (size_t j = 0; j < several->requests[i].limit->count; j++)
             several->requests[i].detail[j].charged = -given[i][j]; /* the answer tells it */
     }
-    return code;
+    return code == 0 && before == several->count ? WEIR_ESETTLED : code;
 }
 
 /* Renews or releases under each key that holds it. A release that did something is done, so that
@@ -485,6 +489,7 @@ static int batch_show(struct server *server, struct server_ask *ask, weir_key ke
     ask->shown = malloc(sizeof *ask->shown + count * sizeof *states);
     if (!ask->shown)
         return WEIR_ENOMEM;
+    ask->shown->now_us = weir__store_now(server->store);
     ask->shown->count = count;
     memcpy(ask->shown->states, states, count * sizeof *states);
     return 0;

@@ -22,6 +22,7 @@
 
 #include "core/show.h"
 #include "server/server.h"
+#include "store/store.h"
 #include "wire/command.h"
 
 #define SERVER_BATCH_MAX 64
@@ -89,6 +90,7 @@ struct server_work {
 
 /* What WEIR.SHOW found. */
 struct server_shown {
+    int64_t now_us; /* of the store */
     size_t count;
     struct weir__shown states[];
 };
@@ -97,7 +99,7 @@ struct server_shown {
 enum server_ask_kind {
     SERVER_ASK_DECIDE,
     SERVER_ASK_SETTLE, /* by `settle` */
-    SERVER_ASK_REFUND, /* gives `amount` back, and finds what is left */
+    SERVER_ASK_REFUND, /* gives back by `refund`, and finds what is left */
     SERVER_ASK_RESET,  /* forgets the keys */
     SERVER_ASK_LEASE,  /* renews or releases `lease` */
     SERVER_ASK_SHOW,   /* finds what the key of `simple` holds: `shown` */
@@ -131,7 +133,7 @@ struct server_ask {
             struct weir__span receipt;
             int64_t actual;
         } settle;
-        int64_t amount; /* REFUND */
+        struct weir__refund refund;
         uint64_t lease;
         bool there; /* RESET, answered: there was something to forget */
     };

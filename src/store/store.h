@@ -248,16 +248,26 @@ int weir__take_all(weir_store *store, const weir_request *requests, size_t n, we
 /* After a take: the folded decision and the detail rows get one id, so that a charge has one
  * receipt. If the requests were charged different amounts, the folded one has no receipt. */
 void weir__receipts_share(const weir_request *requests, size_t n, weir_decision *folded);
-/* Gives back without a receipt: settles a charge of `amount` at now to 0, under each limit that has
- * no cost of its own. Of a log or window it is the oldest entry that counts, at most what it holds.
- * given[i]: what limit i really gave back, never more than was used; a log, window or sliding
- * counter that others take from meanwhile may tell less. WEIR_EUNREACHABLE: the servers cannot be
- * asked, and nothing more is given back. */
-int weir__refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
-                 int64_t given[WEIR_LIMITS_MAX], weir_error *err);
-/* The same for limit i alone, whatever its cost. `given` may be NULL: nobody asks. */
+/* What is given back without a receipt, and the name of this refund. */
+struct weir__refund {
+    int64_t amount;
+    uint64_t id; /* 0: none, so it is given back each time */
+};
+#define WEIR__REFUND_ID_MAX 128 /* bytes of the text */
+/* The id for a text, the same everywhere. */
+uint64_t weir__refund_id(const char *text, size_t len);
+/* Settles a charge of the amount at now to 0, under each limit that has no cost of its own. Of a
+ * log or window it is the oldest entry that counts, at most what it holds. given[i]: what limit i
+ * really gave back, never more than was used; a log, window or sliding counter that others take
+ * from meanwhile may tell less. WEIR_ESETTLED: all was given back before, with the same id and
+ * amount. WEIR_EUNREACHABLE: the servers cannot be asked, and nothing more is given back. */
+int weir__refund(weir_store *store, weir_key key, const weir_limit *limit,
+                 const struct weir__refund *refund, int64_t given[WEIR_LIMITS_MAX],
+                 weir_error *err);
+/* The same for limit i alone, whatever its cost. `given` may be NULL if there is no id: nobody
+ * asks. */
 int weir__refund_limit(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
-                       int64_t amount, int64_t *given);
+                       const struct weir__refund *refund, int64_t *given);
 /* What a program gave to settle, read. 0 or a code, with `err`. */
 int weir__receipt_check(const char *receipt, struct weir__correction *ret, weir_error *err);
 int weir__peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret);

@@ -1,14 +1,11 @@
 /*
  * The verbs beside take and peek: leases, and settling a charge. Each checks its bounds, then hands
- * over to the engine of the store. wait.c has waiting.
+ * over to the engine of the store. wait.c has waiting, refund.c giving back without a receipt.
  */
 #include "store/store.h"
 
-#include "base/buffer.h"
 #include "base/random.h"
 #include "limit/receipt.h"
-
-#include <assert.h>
 
 /* ---- leases ---- */
 
@@ -113,97 +110,6 @@ int weir__receipt_check(const char *receipt, struct weir__correction *ret, weir_
                           "invalid receipt \"%.64s\": expected what the take replied, like %s",
                           receipt, "w3-1700000000000000-1-68719476736");
     return 0;
-}
-
-/* A log or window is given back from its oldest entry that still counts. A bucket's debt and the
- * window of now need no such care. */
-static int64_t refund_time(const struct weir__rule *rule, int64_t now_us)
-{
-    if (weir__is_large(rule))
-        return weir__max(0, now_us - rule->period_us + 1);
-    return now_us;
-}
-
-/* The state of a key under a rule; all zero: there is none. */
-static int refund_look(weir_store *store, weir_key key, const struct weir__rule *rule,
-                       struct weir__shown *ret)
-{
-    struct weir__shown states[WEIR__SHOWN_MAX];
-    size_t count = 0;
-    int code = weir__store_show(store, key, states, &count);
-    *ret = (struct weir__shown){0};
-    for (size_t i = 0; code == 0 && i < count; i++) {
-        if (states[i].rule.kind == rule->kind && weir__rule_same_state(&states[i].rule, rule))
-            *ret = states[i];
-    }
-    return code;
-}
-
-/* What was given back, by the state before and after. A debt or count gives what it has: there,
- * takes meanwhile do not matter. */
-static int64_t refund_given(const struct weir__rule *rule, const struct weir__shown *before,
-                            const struct weir__shown *after, int64_t amount)
-{
-    const int64_t earlier_us = weir__max(0, before->at_us - after->at_us);
-    __int128 given = 0;
-    switch (weir__algorithm_of(rule)->shape) {
-    case WEIR__SHAPE_DEBT:
-    case WEIR__SHAPE_COUNT:
-        given = before->spent;
-        break;
-    case WEIR__SHAPE_PAIR:
-    case WEIR__SHAPE_RING:
-        given = weir__max(0, before->spent - after->spent);
-        break;
-    case WEIR__SHAPE_PERMITS: /* it is free earlier */
-        given = ((__int128)earlier_us * rule->count + rule->period_us - 1) / rule->period_us;
-        break;
-    }
-    return given < amount ? (int64_t)given : amount;
-}
-
-int weir__refund_limit(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
-                       int64_t amount, int64_t *given)
-{
-    char receipt[WEIR_RECEIPT_SIZE], text[WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir_limit one = {.count = 1, .rules = {limit->rules[i]}, .text = text};
-    weir_decision now;
-    assert(i < limit->count && amount > 0);
-    weir__put_rule(&buffer, &one.rules[0]);
-    int code = weir_peek(store, key, &one, 0, &now);
-    if (code || now.degraded)
-        return code ? code : WEIR_EUNREACHABLE;
-    struct weir__shown before = {0}, after = {0};
-    if (given && (code = refund_look(store, key, &one.rules[0], &before)))
-        return code;
-    weir__receipt_write(refund_time(&one.rules[0], now.time_us), amount, 0, receipt);
-    code = weir_settle(store, key, &one, receipt, 0, NULL);
-    if (code || !given)
-        return code;
-    code = refund_look(store, key, &one.rules[0], &after);
-    *given = code ? 0 : refund_given(&one.rules[0], &before, &after, amount);
-    return code;
-}
-
-int weir__refund(weir_store *store, weir_key key, const weir_limit *limit, int64_t amount,
-                 int64_t given[WEIR_LIMITS_MAX], weir_error *err)
-{
-    const weir_request request = {.key = key, .limit = limit, .cost = amount};
-    int code = weir__request_check(store, &request, err);
-    if (code == 0 && amount < 1)
-        code = weir__fail(err, WEIR_EINVAL, 0, "invalid amount 0: expected 1 to %lld",
-                          (long long)WEIR_COST_MAX);
-    if (code == 0)
-        code = weir__settles(limit, err);
-    if (code)
-        return code;
-    for (size_t i = 0; i < limit->count && code == 0; i++) {
-        given[i] = 0;
-        if (weir__limit_varies(limit, i))
-            code = weir__refund_limit(store, key, limit, i, amount, &given[i]);
-    }
-    return code ? weir__store_fail(store, code, err) : 0;
 }
 
 /* Correcting a charge, named by its receipt. */

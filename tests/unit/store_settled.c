@@ -399,7 +399,9 @@ static void test_one_receipt(weir_store *store)
 static int64_t refund(weir_store *store, const weir_limit *limit, int64_t amount)
 {
     int64_t given[WEIR_LIMITS_MAX];
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, amount, given, NULL), 0);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, &(struct weir__refund){amount, 0},
+                           given, NULL),
+              0);
     return given[0];
 }
 
@@ -449,6 +451,91 @@ static void test_refund_others(weir_store *store)
     weir_limit_free(counter);
 }
 
+/* With an id: 0 if it was given back before. */
+static int64_t refund_named(weir_store *store, const weir_limit *limit, int64_t amount,
+                            const char *id)
+{
+    int64_t given[WEIR_LIMITS_MAX] = {0};
+    const struct weir__refund it = {amount, weir__refund_id(id, strlen(id))};
+    int code = weir__refund(store, weir_key_text("k"), limit, &it, given, NULL);
+    CHECK(code == 0 || (code == WEIR_ESETTLED && given[0] == 0));
+    return code ? 0 : given[0];
+}
+
+/* It counts once, for as long as settled receipts are remembered; others are others. */
+static void test_refund_once(weir_store *store, const char *text)
+{
+    weir_limit *limit = test_limit(text);
+    char receipt[WEIR_RECEIPT_SIZE];
+    clock_us += INT64_C(86400000000) - clock_us % INT64_C(86400000000); /* no window ends here */
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
+    take(store, limit, 500, receipt);
+    clock_us += 1000000;
+    CHECK_INT(refund_named(store, limit, 50, "a"), 50);
+    CHECK_INT(refund_named(store, limit, 50, "a"), 0);
+    clock_us += 1000000;
+    take(store, limit, 1, receipt);
+    CHECK_INT(refund_named(store, limit, 50, "a"), 0);
+    CHECK_INT(refund_named(store, limit, 50, "b"), 50);
+    CHECK_INT(refund_named(store, limit, 49, "a"), 49); /* another amount is another refund */
+    CHECK_INT(refund(store, limit, 50), 50);
+    CHECK_INT(refund(store, limit, 50), 50); /* without an id each time */
+    clock_us += INT64_C(3000000000);
+    CHECK_INT(refund_named(store, limit, 50, "a"), 0); /* 50 minutes later */
+    CHECK_INT(weir_store_check(store, NULL), 0);
+    weir_limit_free(limit);
+}
+
+/* Several limits: those that were not given back to before are. */
+static void test_refund_rest(weir_store *store)
+{
+    weir_limit *day = test_limit("fixed-window 1000/d"),
+               *both = test_limit("fixed-window 1000/d, token-bucket 1000/366d");
+    char receipt[WEIR_RECEIPT_SIZE];
+    int64_t given[WEIR_LIMITS_MAX];
+    const struct weir__refund it = {50, weir__refund_id("r", 1)};
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
+    take(store, both, 300, receipt);
+    CHECK_INT(refund_named(store, day, 50, "r"), 50);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), both, &it, given, NULL), 0);
+    CHECK(given[0] == 0 && given[1] == 50);
+    CHECK_INT(weir__refund(store, weir_key_text("k"), both, &it, given, NULL), WEIR_ESETTLED);
+    CHECK(given[0] == 0 && given[1] == 0);
+    weir_limit_free(day);
+    weir_limit_free(both);
+}
+
+/* Under the text of another plan: the state keeps the numbers that it was charged under. */
+static void test_refund_plan(weir_store *store)
+{
+    weir_limit *gold = test_limit("fixed-window 5000/d"), *plain = test_limit("fixed-window 9/d");
+    char receipt[WEIR_RECEIPT_SIZE];
+    struct weir__shown shown[WEIR__SHOWN_MAX];
+    size_t count = 0;
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
+    take(store, gold, 300, receipt);
+    CHECK_INT(refund(store, plain, 50), 50);
+    CHECK_INT(weir__store_show(store, weir_key_text("k"), shown, &count), 0);
+    CHECK(count == 1 && shown[0].count == 5000 && shown[0].spent == 250);
+    weir_limit_free(gold);
+    weir_limit_free(plain);
+}
+
+static void test_refund_ids(weir_store *store)
+{
+    static const char *const texts[] = {
+        "token-bucket 1000/366d",         "token-bucket 1000/d stepped",
+        "leaky-bucket 1000/d burst 999",  "fixed-window 1000/d",
+        "fixed-window 1000/d from-first", "fixed-window 1000/month from 15 zone +08:00",
+        "sliding-counter 1000/d",         "sliding-log 1000/d",
+        "sliding-window 1000/d",          "smooth 1000/d burst-for 1h",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        test_refund_once(store, texts[i]);
+    test_refund_rest(store);
+    test_refund_plan(store);
+}
+
 static void test_refunds(weir_store *store)
 {
     weir_limit *limit = test_limit("fixed-window 1000/h, fixed-window 60/d cost 1"),
@@ -457,6 +544,7 @@ static void test_refunds(weir_store *store)
     int64_t given[WEIR_LIMITS_MAX];
     weir_error err;
     test_refund_others(store);
+    test_refund_ids(store);
     test_refund(store, "token-bucket 1000/30d", 1000);
     test_refund(store, "token-bucket 1000/h stepped", 1000);
     test_refund(store, "fixed-window 1000/h", 1000);
@@ -466,18 +554,32 @@ static void test_refunds(weir_store *store)
     test_refund(store, "sliding-window 1000/h", 1000); /* one slot */
     CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
     take(store, limit, 300, receipt);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 100, given, NULL), 0);
+    CHECK_INT(
+        weir__refund(store, weir_key_text("k"), limit, &(struct weir__refund){100, 0}, given, NULL),
+        0);
     CHECK_INT(left(store, own), 59); /* left alone */
     CHECK_INT(settle(store, limit, receipt, 100), 0);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), own, 1, given, &err), WEIR_EUNSUPPORTED);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, 0, given, &err), WEIR_EINVAL);
+    CHECK_INT(
+        weir__refund(store, weir_key_text("k"), own, &(struct weir__refund){1, 0}, given, &err),
+        WEIR_EUNSUPPORTED);
+    CHECK_INT(
+        weir__refund(store, weir_key_text("k"), limit, &(struct weir__refund){0, 0}, given, &err),
+        WEIR_EINVAL);
     CHECK(strstr(err.message, "invalid amount 0") != NULL);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), limit, -1, given, &err), WEIR_EINVAL);
-    CHECK_INT(weir__refund(store, weir_key_text(""), limit, 1, given, &err), WEIR_EINVAL);
-    CHECK_INT(weir__refund(store, weir_key_text("k"), NULL, 1, given, &err), WEIR_EINVAL);
+    CHECK_INT(
+        weir__refund(store, weir_key_text("k"), limit, &(struct weir__refund){-1, 0}, given, &err),
+        WEIR_EINVAL);
+    CHECK_INT(
+        weir__refund(store, weir_key_text(""), limit, &(struct weir__refund){1, 0}, given, &err),
+        WEIR_EINVAL);
+    CHECK_INT(
+        weir__refund(store, weir_key_text("k"), NULL, &(struct weir__refund){1, 0}, given, &err),
+        WEIR_EINVAL);
     weir_store *far = NULL; /* nobody listens there: the local fallback charges nobody */
     CHECK_INT(weir_store_open("redis://127.0.0.1:1?fail=local&deadline=1s", &far, &err), 0);
-    CHECK_INT(weir__refund(far, weir_key_text("k"), limit, 1, given, &err), WEIR_EUNREACHABLE);
+    CHECK_INT(
+        weir__refund(far, weir_key_text("k"), limit, &(struct weir__refund){1, 0}, given, &err),
+        WEIR_EUNREACHABLE);
     weir_store_close(far);
     weir_limit_free(limit);
     weir_limit_free(own);

@@ -41,6 +41,7 @@ complete -c weir -n "__fish_seen_subcommand_from take peek wait settle refund re
 complete -c weir -n "__fish_seen_subcommand_from take peek wait settle refund reset show acquire renew release run pipe explain" \
     -l token -x -d "The token of the server"
 complete -c weir -n "__fish_seen_subcommand_from refund" -l limit -x -d "Only this limit of the policy"
+complete -c weir -n "__fish_seen_subcommand_from refund" -l id -x -d "Count once under this name"
 complete -c weir -n "__fish_seen_subcommand_from explain refund" -l key -x -d "The state of this key"
 complete -c weir -n "__fish_seen_subcommand_from explain check refund" -l policy -x -d "Under this policy"
 complete -c weir -n "__fish_seen_subcommand_from lua" -l args -x -d "Print the numbers for a take"

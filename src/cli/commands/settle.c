@@ -48,9 +48,15 @@ const struct cli_command cli_settle = {
 
 /* ---- refund ---- */
 
-static void refund_print(const struct cli_request *request, const struct cli_refunded *row)
+/* `before`: another one with this id did it. */
+static void refund_print(const struct cli_request *request, const struct cli_refunded *row,
+                         bool before)
 {
-    if (row->given == 0 && row->remaining == row->limit)
+    if (before)
+        printf("already given back with this id: nothing changed, %" PRId64 " of %" PRId64
+               " left, %s",
+               row->remaining, row->limit, cli_show_text(row->text).text);
+    else if (row->given == 0 && row->remaining == row->limit)
         printf("nothing to give back: %s has used nothing under %s",
                cli_show(request->key.data, request->key.len).text, cli_show_text(row->text).text);
     else
@@ -63,13 +69,16 @@ static void refund_print(const struct cli_request *request, const struct cli_ref
     putchar('\n');
 }
 
-static void refund_put(const struct cli_request *request, const struct cli_refunded *rows, size_t n)
+static void refund_put(const struct cli_request *request, const struct cli_refunded *rows, size_t n,
+                       bool before)
 {
-    bool refunded = false;
+    bool refunded = before;
     for (size_t i = 0; i < n; i++)
         refunded = refunded || rows[i].given > 0;
     struct weir__json json = cli_request_json(request);
     weir__json_put_bool(&json, "refunded", refunded);
+    if (before)
+        weir__json_put_bool(&json, "before", true);
     weir__json_put_int(&json, "amount", request->amount);
     weir__json_open(&json, "limits", '[');
     for (size_t i = 0; i < n; i++) {
@@ -93,10 +102,13 @@ static int refund_here(const struct cli_request *request, struct weir__rule_text
     weir_decision left[WEIR_LIMITS_MAX], folded;
     int64_t given[WEIR_LIMITS_MAX];
     weir_request look = weir_request_make(request->key, request->limit);
+    const struct weir__refund refund = {
+        request->amount, request->id ? weir__refund_id(request->id, strlen(request->id)) : 0};
     look.cost = 0;
     look.detail = left;
-    int code =
-        weir__refund(request->store, request->key, request->limit, request->amount, given, err);
+    const int done =
+        weir__refund(request->store, request->key, request->limit, &refund, given, err);
+    int code = done == WEIR_ESETTLED ? 0 : done;
     if (code == 0 && (code = weir__peek_all(request->store, &look, 1, &folded)))
         weir__store_fail(request->store, code, err);
     for (size_t i = 0; code == 0 && i < request->limit->count; i++) {
@@ -106,7 +118,7 @@ static int refund_here(const struct cli_request *request, struct weir__rule_text
                                         .limit = left[i].limit,
                                         .remaining = left[i].remaining};
     }
-    return code;
+    return code ? code : done;
 }
 
 static int refund_work(const struct cli_call *call, const struct cli_request *request)
@@ -116,25 +128,26 @@ static int refund_work(const struct cli_call *call, const struct cli_request *re
     const weir_limit *limit = request->limit;
     weir_error err = {0};
     size_t count = limit ? limit->count : 0, kept = 0;
-    if (cli_is_server(request->store)) {
-        int code = cli_server_refund(request->store, request->key,
-                                     limit ? weir_limit_text(limit) : request->policy_limit,
-                                     request->policy, request->amount, rows, &count);
-        if (code)
-            return cli_refused(call, request->store, code);
-    } else {
-        int code = refund_here(request, texts, rows, &err);
-        if (code)
-            return cli_fail_with(call, code, &err);
-    }
+    bool server = cli_is_server(request->store);
+    const struct cli_server_refund sent = {.key = request->key,
+                                           .limit = limit ? weir_limit_text(limit)
+                                                          : request->policy_limit,
+                                           .policy = request->policy,
+                                           .id = request->id,
+                                           .amount = request->amount};
+    int code = server ? cli_server_refund(request->store, &sent, rows, &count)
+                      : refund_here(request, texts, rows, &err);
+    bool before = code == WEIR_ESETTLED;
+    if (code && !before)
+        return server ? cli_refused(call, request->store, code) : cli_fail_with(call, code, &err);
     for (size_t i = 0; i < count; i++) { /* without those that were left alone */
         if (!limit || (i < limit->count && weir__limit_varies(limit, i)))
             rows[kept++] = rows[i];
     }
     if (request->json)
-        refund_put(request, rows, kept);
+        refund_put(request, rows, kept, before);
     for (size_t i = 0; i < kept && !request->json; i++)
-        refund_print(request, &rows[i]);
+        refund_print(request, &rows[i], before);
     return CLI_OK;
 }
 

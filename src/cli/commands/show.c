@@ -88,6 +88,13 @@ static void show_print_state(const struct weir__shown *shown, int64_t now)
     puts(line);
 }
 
+/* The time by which the states were looked at: of a server by its clock, not by the caller's. */
+static int64_t show_now(weir_store *store)
+{
+    int64_t now = cli_is_server(store) ? cli_server_now(store) : -1;
+    return now >= 0 ? now : weir__clock_us();
+}
+
 static int show_work(const struct cli_call *call, const struct cli_request *request)
 {
     struct weir__shown shown[WEIR__SHOWN_MAX];
@@ -97,6 +104,7 @@ static int show_work(const struct cli_call *call, const struct cli_request *requ
         return cli_refused(call, request->store, code);
     if (request->json) {
         struct weir__json json = cli_request_json(request);
+        weir__json_put_int(&json, "now", show_now(request->store));
         weir__json_open(&json, "states", '[');
         for (size_t i = 0; i < count; i++)
             weir__json_put_state(&json, &shown[i]);
@@ -112,7 +120,7 @@ static int show_work(const struct cli_call *call, const struct cli_request *requ
                  "and weir check --request name them.");
     }
     for (size_t i = 0; i < count; i++)
-        show_print_state(&shown[i], weir__clock_us());
+        show_print_state(&shown[i], show_now(request->store));
     return CLI_OK;
 }
 

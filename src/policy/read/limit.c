@@ -76,7 +76,8 @@ static void key_read_attribute(struct weir__reader *reader, const struct weir__y
         weir__yaml_no_memory(reader->yaml);
         return;
     }
-    const struct weir__attribute *attribute = &set->attributes.items[ret->attribute];
+    struct weir__attribute *attribute = &set->attributes.items[ret->attribute];
+    attribute->needed = true;
     if (slash && attribute->spelling != WEIR__AS_ADDRESS)
         weir__yaml_refuse(reader->yaml, node, "only addresses have networks; write ip(NAME)/24/64");
     /* YAML took the quotes of key: 'all', and an attribute that is never there limits nothing. */
@@ -254,12 +255,15 @@ void weir__read_tiers(struct weir__reader *reader, const struct weir__yaml_node 
 
 /* ---- costs ---- */
 
-static int cost_read_attribute(struct weir__reader *reader, const struct weir__yaml_node *node)
+static int cost_read_attribute(struct weir__reader *reader, const struct weir__yaml_node *node,
+                               bool has_default)
 {
     struct weir__span text = weir__yaml_text(reader->yaml, node, "cost");
     int found = weir__read_attribute(reader, node, text);
     if (found >= 0 && reader->set->attributes.items[found].spelling == WEIR__AS_ADDRESS)
         weir__yaml_refuse(reader->yaml, node, "an address is not a cost");
+    if (found >= 0 && !has_default)
+        reader->set->attributes.items[found].needed = true;
     return found;
 }
 
@@ -273,7 +277,7 @@ static void cost_read_map(struct weir__reader *reader, const struct weir__yaml_n
     if (!weir__yaml_only(yaml, map, allowed))
         return;
     if (of)
-        cost->attribute = cost_read_attribute(reader, of);
+        cost->attribute = cost_read_attribute(reader, of, weir__yaml_get(map, "default"));
     else
         weir__yaml_fail(yaml, map,
                         "a cost's map needs of: ATTRIBUTE, like {of: header.x-cost, max: 100}");
@@ -296,7 +300,7 @@ static bool cost_read(struct weir__reader *reader, const struct weir__yaml_node 
     else if (scalar && (node->text[0] == '-' || (node->text[0] >= '0' && node->text[0] <= '9')))
         cost.otherwise = weir__yaml_get_number(reader->yaml, map, name, from, WEIR_COST_MAX, 1);
     else
-        cost.attribute = cost_read_attribute(reader, node);
+        cost.attribute = cost_read_attribute(reader, node, false);
     *ret = cost;
     return true;
 }

@@ -166,6 +166,8 @@ void weir__read_conditions(struct weir__reader *reader, const struct weir__yaml_
          key = key->next, i++) {
         items[i].attribute =
             weir__read_attribute(reader, key, (struct weir__span){key->text, key->len});
+        if (items[i].attribute >= 0)
+            reader->set->attributes.items[items[i].attribute].needed = true;
         if (items[i].attribute >= 0 && key->value->type == WEIR__YAML_MAP)
             match_read_special(reader, key->value, &items[i]);
         else if (items[i].attribute >= 0)

@@ -38,7 +38,9 @@ static void ask_begin(const struct server_http_call *call, enum weir__verb verb,
         ask->settle.receipt = params->receipt;
         ask->settle.actual = params->actual;
     } else if (ask->kind == SERVER_ASK_REFUND) {
-        ask->amount = params->amount;
+        ask->refund = (struct weir__refund){
+            params->amount,
+            params->has[PARAM_ID] ? weir__refund_id(params->id.data, params->id.len) : 0};
     } else if (ask->kind == SERVER_ASK_LEASE) {
         ask->lease = (uint64_t)params->lease;
     }
@@ -366,9 +368,12 @@ static const char *ask_misplaced(enum weir__verb verb, const struct server_param
          params->cost != SERVER_COST_UNSAID || params->least || params->detail ||
          !(params->has[PARAM_POLICY] || params->has[PARAM_LIMIT])))
         return "refund needs an amount, and key and limit, or policy with key or attributes, and "
-               "nothing else; beside a policy, limit is the name of one of its limits";
-    if (!params->refund && params->amount)
-        return "amount is for refund";
+               "nothing else but an id; beside a policy, limit is the name of one of its limits";
+    if (!params->refund && (params->amount || params->has[PARAM_ID]))
+        return "amount and id are for refund";
+    if (params->has[PARAM_ID] && (params->id.len < 1 || params->id.len > WEIR__REFUND_ID_MAX))
+        return "an id has 1 to 128 bytes, like refund-2041; leave it out if the refund is not to "
+               "be remembered";
     if (verb == WEIR__VERB_SETTLE && !params->refund &&
         (!params->has[PARAM_RECEIPT] || params->actual < 0))
         return "settle needs receipt and actual";

@@ -122,12 +122,13 @@ enum server_param {
     PARAM_ACTUAL,
     PARAM_LEASE,
     PARAM_AMOUNT,
+    PARAM_ID,
     PARAMS
 };
 
 struct server_params {
     bool has[PARAMS]; /* which were given */
-    struct weir__span key, limit, policy, key_from, receipt;
+    struct weir__span key, limit, policy, key_from, receipt, id;
     int64_t cost;  /* SERVER_COST_UNSAID: the default */
     int64_t least; /* 0: all of the cost */
     int64_t wait_us;

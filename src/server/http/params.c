@@ -129,6 +129,7 @@ static const struct param all_params[PARAMS] = {
     [PARAM_RECEIPT] = {"receipt", params_read_text, AT(receipt), 0, 0},
     [PARAM_ACTUAL] = {"actual", params_read_whole, AT(actual), 0, WEIR_COST_MAX},
     [PARAM_AMOUNT] = {"amount", params_read_whole, AT(amount), 1, WEIR_COST_MAX},
+    [PARAM_ID] = {"id", params_read_text, AT(id), 0, 0},
     [PARAM_LEASE] = {"lease", params_read_whole, AT(lease), 1, (int64_t)WEIR__LEASE_MASK},
 };
 

@@ -157,10 +157,10 @@ static void respond_put_edges(struct weir__json *json, const struct weir__rule *
     weir__json_close(json, ']');
 }
 
-/* One limit's row, and where it is from. */
+/* One limit's row, and where it is from. `cost`: of the request. */
 static void respond_put_row(struct weir__json *json, const struct weir__item *planned,
-                            const weir_limit *limit, size_t i, const weir_decision *row,
-                            const struct server_ask *ask)
+                            const weir_limit *limit, size_t i, int64_t cost,
+                            const weir_decision *row, const struct server_ask *ask)
 {
     weir__json_open(json, NULL, '{');
     if (planned) {
@@ -175,6 +175,7 @@ static void respond_put_row(struct weir__json *json, const struct weir__item *pl
         weir__explain_limit(limit, i, &facts);
         weir__json_put_string(json, "meaning", facts.what);
         respond_put_edges(json, &limit->rules[i], row->time_us);
+        weir__json_put_int(json, "cost", weir__limit_asked(limit, i, cost));
     }
     if (ask->kind == SERVER_ASK_REFUND)
         weir__json_put_int(json, "given", -row->charged);
@@ -189,7 +190,7 @@ static void respond_put_planned_rows(struct weir__json *json, const struct weir_
     for (size_t i = 0; i < n; i++) {
         size_t limits = weir_limit_count(planned[i].limit);
         for (size_t j = 0; j < limits; j++)
-            respond_put_row(json, &planned[i], planned[i].limit, j, &rows[j], ask);
+            respond_put_row(json, &planned[i], planned[i].limit, j, planned[i].cost, &rows[j], ask);
         rows += stride ? stride : limits;
     }
 }
@@ -208,7 +209,8 @@ static void respond_put_rows(struct weir__json *json, const struct server_ask *a
         const weir_decision *row = it->rows;
         for (size_t i = 0; i < it->count; i++) {
             for (size_t j = 0; j < it->requests[i].limit->count; j++)
-                respond_put_row(json, NULL, it->requests[i].limit, j, row++, ask);
+                respond_put_row(json, NULL, it->requests[i].limit, j, it->requests[i].cost, row++,
+                                ask);
         }
     }
     weir__json_close(json, ']');
@@ -418,7 +420,7 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
 static void respond_refunded(const struct server_ask *ask, struct server_response *ret)
 {
     const struct server_several *several = server_ask_several(ask);
-    bool refunded = false;
+    bool before = ask->code == WEIR_ESETTLED, refunded = before;
     for (size_t i = 0; i < several->row_count; i++)
         refunded = refunded || several->rows[i].charged < 0;
     server_response_fresh(ret, 200);
@@ -426,7 +428,9 @@ static void respond_refunded(const struct server_ask *ask, struct server_respons
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
     weir__json_put_bool(&json, "refunded", refunded);
-    weir__json_put_int(&json, "amount", ask->amount);
+    if (before)
+        weir__json_put_bool(&json, "before", true);
+    weir__json_put_int(&json, "amount", ask->refund.amount);
     respond_put_rows(&json, ask);
     weir__json_close(&json, '}');
     weir__put(&body, "\n", 1);
@@ -439,6 +443,7 @@ static void respond_shown(const struct server_ask *ask, struct server_response *
     struct weir__buffer body = server_response_buffer(ret);
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
+    weir__json_put_int(&json, "now", ask->shown->now_us);
     weir__json_open(&json, "states", '[');
     for (size_t i = 0; i < ask->shown->count; i++)
         weir__json_put_state(&json, &ask->shown->states[i]);

@@ -155,6 +155,10 @@ policies:
 EOF
 run check "$file"
 has "one note for all attributes" 'callers must send "project", "tokens", "customer"; the' "$(tr '\n' ' ' <<<"$out")"
+sed 's/cost: tokens/cost: {of: tokens, default: 400}, least: {of: enough, default: 1}/' "$file" >"$tmp/defaults.yaml"
+run check "$tmp/defaults.yaml"
+has "what has a default need not be sent" 'callers must send "project", "customer" and may send "tokens", "enough", which have defaults; the' "$(tr '\n' ' ' <<<"$out")"
+run check "$file"
 has "an override of another state" "1 override of tokens, limit month, has another algorithm, period, precision, zone or anchor" "$(tr '\n' ' ' <<<"$out")"
 run check "$file" --json
 has "as JSON" '"same_state":false},{"when":"customer is eve","limit":"fixed-window 9000/month from 15","same_state":true}' "$out"

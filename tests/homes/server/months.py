@@ -81,6 +81,18 @@ def test_show_of_a_policy(check):
         check.equal(client.get("/v1/show", key=key).json["states"][0]["spent"], 1, "by the name that explain gives")
 
 
+def test_show_by_the_server(check):
+    """When a state expires is told by the server's clock, wherever the one who asks is."""
+    with weir_server.Server("--test-clock", POLICIES) as server, http_client.Client(server.port) as client:
+        clock(client, at("2027-01-10T00:00+08:00"))
+        client.post("/v1/take", {"policy": "plan", "key": "bob"})
+        key = "plan/month/{user=bob}"
+        check.equal(client.get("/v1/show", key=key).json["now"], at("2027-01-10T00:00+08:00") * 10**6, "what the server's clock says")
+        where = ("--server", f"http://127.0.0.1:{server.port}")
+        shown = subprocess.run([WEIR, "show", key, *where], capture_output=True, text=True, timeout=60, check=False)
+        check.equal(shown.stdout, "fixed-window 3/month from 15 zone +08:00: 1 used, 2 left, expires in 5d, on 2027-01-15T00:00:00+08:00\n", shown.stderr)
+
+
 def test_list_of_keys(check):
     """What customers have used, in one connection: a peek each, pipelined."""
     with weir_server.Server("--test-clock") as server, http_client.Client(server.port) as client, server.client() as resp:
@@ -185,7 +197,7 @@ def test_wrong(check):
             check.contains(stderr, f"policies.yaml:7:{column}: {rest}", f"policies, {text}")
 
 
-TESTS = [test_http, test_clock, test_show_of_a_policy, test_list_of_keys, test_policies, test_restarts, test_redis, test_wrong]
+TESTS = [test_http, test_clock, test_show_of_a_policy, test_show_by_the_server, test_list_of_keys, test_policies, test_restarts, test_redis, test_wrong]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

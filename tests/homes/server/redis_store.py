@@ -95,7 +95,7 @@ def shown(check, server, what, whole):
     """What a key holds over RESP2, RESP3 and HTTP."""
     with server.client() as client, server.client(protocol=3) as modern, http_client.Client(server.port) as web:
         check.equal(client.call("WEIR.SHOW", "k"), [], f"{what}: nothing")
-        check.equal(web.get("/v1/show", key="k").json, {"states": []}, f"{what}: nothing over HTTP")
+        check.equal(web.get("/v1/show", key="k").json["states"], [], f"{what}: nothing over HTTP")
         client.call("WEIR.TAKE", "k", WINDOW + ", token-bucket 3/366d burst 7", "COST", 2)
         client.call("WEIR.ACQUIRE", "k", "concurrent 3 lease 1h")
         rows = [dict(zip(row[0::2], row[1::2])) for row in client.call("WEIR.SHOW", "k")]

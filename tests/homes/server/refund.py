@@ -70,12 +70,35 @@ def give_back(check, server, client):
     answer = client.post("/v1/refund", {"policy": "tokens", "key": "nobody", "amount": 5})
     check.equal((answer.json["refunded"], answer.json["limits"][1]["remaining"]), (False, 10**6), "who was never charged")
     check(server.wait_for(lambda: 'refund by 127.0.0.1: 0 of 5 to the key "tokens/month/{customer=nobody}"' in server.stderr()), f"the log: {server.stderr()}")
+    give_back_once(check, server, client)
     # The refund is not a settle of a receipt: that one is still good, once.
     receipt = charge(client, 700).json["receipt"]
     client.post("/v1/refund", {**BOB, "limit": "month", "amount": 100})
     settle = {**BOB, "attributes": {"tokens": 700}, "receipt": receipt, "actual": 650}
     check.equal([client.post("/v1/settle", settle).json for _ in range(2)], [{"settled": True}, {"settled": True, "before": True}], "settled besides")
-    check.equal(used(client), {"requests": 2, "minute": 650, "month": 550}, "both count")
+    check.equal(used(client), {"requests": 3, "minute": 650, "month": 550}, "both count")
+
+
+def give_back_once(check, server, client):
+    """With an id: an answer that got lost is no reason to peek."""
+    client.post("/v1/reset", {**BOB, "attributes": {"tokens": "1"}})
+    charge(client, 900)
+    charge(client, 100)
+    body = {**BOB, "limit": "month", "amount": 300, "id": "refund-2041"}
+    answers = [client.post("/v1/refund", body).json for _ in range(2)]
+    check.equal([(it["refunded"], it.get("before"), it["limits"][0]["given"], it["limits"][0]["remaining"]) for it in answers],
+                [(True, None, 300, 999_300), (True, True, 0, 999_300)], "the second one changes nothing, and says so")
+    check(server.wait_for(lambda: "was given back before, with the same id" in server.stderr()), f"the log: {server.stderr()}")
+    answer = client.post("/v1/refund", {**BOB, "amount": 300, "id": "refund-2041"}).json
+    check.equal(([row["given"] for row in answer["limits"]], "before" in answer), ([300, 0], False), "of several limits those that were left out")
+    check.equal(client.post("/v1/refund", {**body, "id": "refund-2042"}).json["limits"][0]["given"], 300, "another id")
+    where = ("--server", f"http://127.0.0.1:{server.port}", "--policy", "tokens", "--key", "bob", "--limit", "month", "--id")
+    check.equal(weir("refund", "100", *where, "refund-2041")[1][:45], "gave back 100 of 100: 999700 of 1000000 left,", "another amount, at the shell")
+    out = weir("refund", "100", *where, "refund-2041")[1]
+    check.equal(out[:73], "already given back with this id: nothing changed, 999700 of 1000000 left,", out)
+    check.equal(json.loads(weir("refund", "100", *where, "refund-2041", "--json")[1])["before"], True, "as JSON")
+    client.post("/v1/refund", {**BOB, "limit": "month", "amount": 10**12})
+    client.post("/v1/refund", {**BOB, "limit": "minute", "amount": 10**12})
 
 
 def test_policies(check):
@@ -101,7 +124,10 @@ def test_mistakes(check):
                             ({"policy": "slots", "key": "k", "amount": 1}, "release the lease"), ({"key": "k", "limit": "concurrent 5", "amount": 1}, "release the lease"),
                             ({"key": "k", "limit": LIMIT + " cost 2", "amount": 1}, "limits with a cost of their own")):
             problem(check, client.post("/v1/refund", body), 400, words, str(body))
-        problem(check, client.post("/v1/settle", {**BOB, "receipt": "x", "actual": 1, "amount": 5}), 400, "amount is for refund", "settle with an amount")
+        for more in ({"amount": 5}, {"id": "x"}):
+            problem(check, client.post("/v1/settle", {**BOB, "receipt": "x", "actual": 1, **more}), 400, "amount and id are for refund", f"settle with {more}")
+        for value, words in (("", "1 to 128 bytes"), ("x" * 129, "1 to 128 bytes"), (5, "must be a string")):
+            problem(check, client.post("/v1/refund", {**BOB, "amount": 5, "id": value}), 400, words, f"the id {value!r}")
         check.equal(client.get("/v1/refund?policy=tokens&key=bob&amount=5").status, 405, "GET gives nothing back")
         check.equal(used(client), {"requests": 1, "minute": 100, "month": 100}, "nothing was given back")
         code, out, err = weir("refund", "k", LIMIT, "0", "--server", f"http://127.0.0.1:{server.port}")
@@ -162,6 +188,11 @@ def test_shell(check):
                             (("k", LIMIT, "1000000000001"), "invalid amount"), (("", LIMIT, "1"), "key")):
             code, out, err = weir("refund", *words, *where)
             check(code == 2 and part in err and not out, f"{words}: {code} {out}{err}")
+        check.equal([weir("refund", "k", LIMIT, "5", "--id", "a", *where)[1] for _ in range(2)],
+                    [f"gave back 5 of 5: 905 of 1000 left, {LIMIT}\n", f"already given back with this id: nothing changed, 905 of 1000 left, {LIMIT}\n"], "with an id")
+        for name in ("", "x" * 129):
+            code, out, err = weir("refund", "k", LIMIT, "5", "--id", name, *where)
+            check(code == 2 and "expected 1 to 128 bytes" in err and not out, f"--id {name!r}: {code} {out}{err}")
         check(weir("refund", "k", LIMIT, "5", "--store", "redis://127.0.0.1:1?deadline=100ms")[0] == 3, "a store that is out of reach")
     with redis_server.Server() as redis:
         url = f"redis://127.0.0.1:{redis.port}?deadline=1m"
@@ -174,6 +205,9 @@ def test_shell(check):
             for now in given:
                 out = json.loads(weir("refund", "k2", text, "40", "--json", "--store", url)[1])
                 check.equal((out["refunded"], out["limits"][0]["given"]), (now > 0, now), f"on Redis: {text}")
+            weir("take", "k2", text, "--cost", "30", "--store", url)
+            outs = [json.loads(weir("refund", "k2", text, "20", "--id", "a", "--json", "--store", url)[1]) for _ in range(2)]
+            check.equal([(out.get("before"), out["limits"][0]["given"]) for out in outs], [(None, 20), (True, 0)], f"on Redis with an id: {text}")
 
 
 def test_beside_takes(check):

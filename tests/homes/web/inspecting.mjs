@@ -124,7 +124,7 @@ policies:
     key: customer
     limits:
       - {name: minute, limit: fixed-window 20k/m from-first}
-      - {name: month, limit: fixed-window 1m/month from 15 zone +08:00}
+      - {name: month, limit: fixed-window 1m/month from 15 zone +08:00, cost: {of: tokens, default: 400}}
 `;
 
 /* What is used, and when the month ends: for a reader whose clock is not that of the limit, and also if nothing is used. */
@@ -164,10 +164,25 @@ async function months(harness) {
       }, { open: "#inspector?policy=tokens&key=bob", context: { locale, timezoneId, colorScheme, viewport: { width, height: 860 } } });
     }
     await harness.test("inspector: what charges is far from what resets", server, async (page) => {
-      await page.getByRole("button", { name: "Take one: charges the key" }).waitFor();
+      await page.getByRole("button", { name: "Take one: charges minute 1, month 400", exact: true }).waitFor();
       const [take, reset] = await page.evaluate(() => ["take", "reset"].map((id) => document.getElementById(id).getBoundingClientRect()));
       assert.ok(reset.left - take.right > 100, `${take.right} to ${reset.left}`);
+      await page.locator("#language").click();
+      await page.getByRole("button", { name: "消耗一次：扣减 minute 1、month 400", exact: true }).waitFor();
     }, { open: "#inspector?policy=tokens&key=bob" });
+    await harness.test("inspector: the button names what it charges", server, async (page) => {
+      const named = (amount) => page.getByRole("button", { name: `Take one: charges ${amount}`, exact: true });
+      assert.equal(await page.getAttribute("#inspect-cost", "placeholder"), "the policy's own, or 1");
+      for (const cost of ["1", "2000"]) {
+        await page.locator("#inspect-cost").fill(cost);
+        await page.getByRole("button", { name: "Inspect" }).click();
+        await named(cost === "1" ? "1" : "2,000").waitFor();
+      }
+      await named("2,000").click();
+      await page.getByText("Taken: allowed").waitFor();
+      const { limits } = (await server.post("v1/explain", { policy: "tokens", key: "eve" })).body;
+      assert.deepEqual(limits.map((limit) => [limit.cost, limit.limit - limit.remaining]), [[1, 2000], [400, 2000]]);
+    }, { open: "#inspector?policy=tokens&key=eve" });
   } finally {
     await server.close();
   }
