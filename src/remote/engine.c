@@ -40,16 +40,31 @@ static void engine_withhold(struct weir__remote *remote, struct weir__redis_quer
     weir__redis_query_withhold(query, known);
 }
 
+/* What became of a call, for weir__remote_look: of its server. */
+static void engine_note_node(struct weir__node *node, const struct weir__redis_query *query,
+                             int code)
+{
+    enum weir__undecided now = code != WEIR_EUNREACHABLE ? WEIR__UNDECIDED_NOT
+                               : query->failed           ? WEIR__UNDECIDED_REFUSED
+                                                         : WEIR__UNDECIDED_LATE;
+    if (WEIR__UNLIKELY(node->undecided != now))
+        node->undecided = now;
+}
+
 /* Keeps what a server said, for weir_store_check, until one decides again. */
 static int engine_note(struct weir__remote *remote, const struct weir__redis_query *query, int code)
 {
     bool said = code != 0 && query->failed;
     if (code == 0 && WEIR__UNLIKELY(!remote->decided))
         remote->decided = true;
+    if (WEIR__LIKELY(query->node != NULL))
+        engine_note_node(query->node, query, code);
     if (WEIR__LIKELY(!said && (code != 0 || !remote->refused)))
         return code;
     weir__lock_take(&remote->lock);
     memcpy(remote->refusal, said ? query->error : "", said ? sizeof remote->refusal : 1);
+    if (said && code == WEIR_EUNREACHABLE)
+        memcpy(remote->undecided, query->error, sizeof remote->undecided);
     remote->refused = said;
     weir__lock_release(&remote->lock);
     return code;

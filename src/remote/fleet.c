@@ -146,15 +146,24 @@ int weir__fleet_check(struct weir__fleet *fleet, weir_error *err)
     return weir__fail(err, WEIR_EUNREACHABLE, 0, "no server is known yet: %s", why);
 }
 
-unsigned weir__fleet_owners(struct weir__fleet *fleet, unsigned *ret_away)
+struct weir__fleet_owners weir__fleet_owners(struct weir__fleet *fleet)
 {
-    unsigned owners = 0;
-    *ret_away = 0;
+    struct weir__fleet_owners ret = {0};
     for (unsigned i = 0; i < fleet->count; i++) {
-        owners += fleet->nodes[i]->owns;
-        *ret_away += fleet->nodes[i]->owns && fleet->nodes[i]->link.state != WEIR__LINK_UP;
+        const struct weir__node *node = fleet->nodes[i];
+        bool up = node->link.state == WEIR__LINK_UP;
+        uint32_t undecided = up ? node->undecided : WEIR__UNDECIDED_NOT;
+        if (!node->owns)
+            continue;
+        ret.all++;
+        ret.away += !up;
+        ret.late += undecided == WEIR__UNDECIDED_LATE;
+        ret.refusing += undecided == WEIR__UNDECIDED_REFUSED;
+        if (undecided == WEIR__UNDECIDED_REFUSED || (undecided && !ret.refusing))
+            ret.one = node;
     }
-    return owners;
+    assert(ret.away + ret.late + ret.refusing <= ret.all);
+    return ret;
 }
 
 bool weir__fleet_reachable(struct weir__fleet *fleet)

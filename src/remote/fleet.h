@@ -16,11 +16,19 @@
 #define WEIR__NODES_MAX 1024
 #define WEIR__CLUSTER_SLOTS 16384 /* by which a Redis Cluster divides its keys */
 
+/* Why a server that can be reached did not decide. */
+enum weir__undecided {
+    WEIR__UNDECIDED_NOT, /* it did */
+    WEIR__UNDECIDED_LATE,
+    WEIR__UNDECIDED_REFUSED, /* by an error: OOM, MISCONF, … */
+};
+
 struct weir__node {
     struct weir__link link;
     struct weir__redis_host host; /* under the fleet's lock; only the keeper changes it */
     _Atomic uint32_t owns;        /* it has slots, or is the only server */
     _Atomic int64_t wanted_us;    /* somebody was sent there: a connection is wanted until then */
+    _Atomic uint32_t undecided;   /* enum weir__undecided: what became of its last call */
     /* the keeper's */
     int64_t next_try_us, next_check_us, up_since_us;
     unsigned failures; /* attempts, and short lives, in a row */
@@ -70,8 +78,12 @@ bool weir__fleet_wait(struct weir__fleet *fleet, int64_t deadline_us);
 struct weir__redis_host weir__fleet_host(struct weir__fleet *fleet, const struct weir__node *node);
 /* 0 while every server that owns keys can be reached, else WEIR_EUNREACHABLE and why. */
 int weir__fleet_check(struct weir__fleet *fleet, weir_error *err);
-/* How many servers own keys, and how many of these cannot be reached now. */
-unsigned weir__fleet_owners(struct weir__fleet *fleet, unsigned *ret_away);
+/* The servers that own keys. Each of them is counted once at most beside `all`. */
+struct weir__fleet_owners {
+    unsigned all, away, late, refusing; /* away: cannot be reached now */
+    const struct weir__node *one;       /* of those that refuse, or else are late; or NULL */
+};
+struct weir__fleet_owners weir__fleet_owners(struct weir__fleet *fleet);
 /* Whether one of them can be, or was not tried yet. */
 bool weir__fleet_reachable(struct weir__fleet *fleet);
 /* The index of a node; the count if it is not one of them. */

@@ -77,6 +77,7 @@ static enum weir__talk_result keeper_connect(struct weir__fleet *fleet, struct w
     node->was_up = true;
     node->up_since_us = weir__mono_us();
     node->next_check_us = node->up_since_us + CHECK_US;
+    node->undecided = WEIR__UNDECIDED_NOT;
     weir__link_start(&node->link, &conn, &server);
     return WEIR__TALK_OK;
 }

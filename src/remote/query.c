@@ -163,6 +163,8 @@ static int query_heed_error(struct weir__fleet *fleet, struct weir__redis_query 
             fleet->stale = true;
             weir__fleet_wake(fleet);
         }
+        if (weir__redis_query_error_is(query, "CLUSTERDOWN The cluster is down")) /* any slot */
+            weir__link_break(&query->call, query->error);
         return WEIR_EUNREACHABLE;
     case WEIR__VERDICT_REFUSED:
         return weir__redis_query_refusal(query);

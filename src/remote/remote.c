@@ -84,8 +84,11 @@ int weir__remote_why(weir_store *store, weir_error *err)
 unsigned weir__remote_servers(weir_store *store, unsigned *ret_away)
 {
     struct weir__remote *remote = weir__remote_of(store);
-    *ret_away = 0;
-    return remote->owner == getpid() ? weir__fleet_owners(remote->fleet, ret_away) : 0;
+    struct weir__fleet_owners owners = {0};
+    if (remote->owner == getpid())
+        owners = weir__fleet_owners(remote->fleet);
+    *ret_away = owners.away;
+    return owners.all;
 }
 
 bool weir__remote_reachable(weir_store *store)
@@ -103,6 +106,31 @@ static bool remote_refusal(struct weir__remote *remote, char ret[WEIR__ERROR_MAX
     return ret[0] != 0;
 }
 
+/* Why servers did not decide: one that cannot be reached, or what became of its calls. It is named
+ * if others do decide. */
+static void remote_put_why(struct weir__remote *remote, const struct weir__fleet_owners *owners,
+                           const struct weir__remote_look *look, const weir_error *err,
+                           char ret[WEIR__LOOK_WHY_SIZE])
+{
+    char said[WEIR__ERROR_MAX] = "answers do not come in time";
+    struct weir__redis_host host = {0};
+    if (!look->reached && (look->partly || owners->refusing == 0)) {
+        snprintf(ret, WEIR__LOOK_WHY_SIZE, "%s", err->message);
+        return;
+    }
+    if (owners->refusing > 0) {
+        weir__lock_take(&remote->lock);
+        memcpy(said, remote->undecided, sizeof said);
+        weir__lock_release(&remote->lock);
+    }
+    if (owners->one && look->partly)
+        host = weir__fleet_host(remote->fleet, owners->one);
+    if (host.name[0])
+        snprintf(ret, WEIR__LOOK_WHY_SIZE, "%s:%u: %s", host.name, (unsigned)host.port, said);
+    else
+        snprintf(ret, WEIR__LOOK_WHY_SIZE, "%s", said);
+}
+
 void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
 {
     static const char *const meanwhile[] = {
@@ -111,35 +139,29 @@ void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
         [WEIR__FAIL_CLOSED] = "everything is denied",
     };
     struct weir__remote *remote = weir__remote_of(store);
-    char refusal[WEIR__ERROR_MAX];
     weir_error err;
     bool reached = weir__remote_why(store, &err) == 0;
     bool decided = atomic_exchange(&remote->decided, false);
+    struct weir__fleet_owners owners = weir__fleet_owners(remote->fleet);
     *ret = (struct weir__remote_look){.by_fallback = remote->by_fallback,
                                       .meanwhile = meanwhile[remote->url.fail],
                                       .deadline_us = remote->url.deadline_us,
                                       .closed = remote->url.fail == WEIR__FAIL_CLOSED,
+                                      .servers = owners.all,
+                                      .away = owners.away,
+                                      .undecided = owners.late + owners.refusing,
                                       .reached = reached};
-    bool grew = ret->by_fallback != remote->look.by_fallback;
-    bool refused = remote_refusal(remote, refusal);
-    if (!reached || (decided && !refused))
+    if (!reached || (decided && owners.refusing == 0))
         remote->look.undecided = false;
-    else if (grew && remote->look.reached)
+    else if (ret->by_fallback != remote->look.by_fallback && remote->look.reached)
         remote->look.undecided = true;
-    ret->servers = weir__remote_servers(store, &ret->away);
-    /* Where a server is away, those that are left may refuse, too: CLUSTERDOWN. */
-    bool others_refuse = refused && !decided && grew;
     ret->down = !reached || remote->look.undecided;
+    /* Where a server is away, the others go on as long as they do not refuse. */
     ret->partly =
-        ret->servers > 1 && (reached ? decided : ret->away < ret->servers && !others_refuse);
+        ret->servers > 1 && ret->away + (reached ? ret->undecided : owners.refusing) < ret->servers;
     remote->look.by_fallback = ret->by_fallback;
     remote->look.reached = reached;
-    bool all_away = ret->away == ret->servers;
-    const char *why = !reached && (ret->partly || all_away) ? err.message
-                      : refused                             ? refusal
-                      : !reached                            ? err.message
-                                                            : "answers do not come in time";
-    snprintf(ret->why, sizeof ret->why, "%s", why);
+    remote_put_why(remote, &owners, ret, &err, ret->why);
 }
 
 /* 0 while every server can be reached and none has refused anything. */

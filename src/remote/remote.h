@@ -35,6 +35,7 @@ struct weir__remote {
     _Atomic uint32_t refused;      /* there is such a text */
     struct weir__lock lock;        /* for texts only: this one, and slices->slot_try */
     char refusal[WEIR__ERROR_MAX]; /* what a server said to the last call if it did not decide it */
+    char undecided[WEIR__ERROR_MAX]; /* the last such text after which the fallback decided */
 };
 
 static inline struct weir__remote *weir__remote_of(weir_store *store)
@@ -105,8 +106,9 @@ unsigned weir__remote_servers(weir_store *store, unsigned *ret_away);
 struct weir__remote_look {
     bool down;                     /* servers did not decide; else only the counts have a meaning */
     bool reached;                  /* although they could be reached */
-    bool partly;                   /* others did decide, or can be reached */
+    bool partly;                   /* others do decide, as far as is known */
     unsigned servers, away;        /* that own keys; of them: that cannot be reached */
+    unsigned undecided;            /* and that can be, but refused or missed their last call */
     uint64_t by_fallback;          /* calls that the local fallback has decided so far */
     const char *meanwhile;         /* who decides in the servers' place, in words */
     int64_t deadline_us;           /* within which they have to answer */

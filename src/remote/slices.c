@@ -289,7 +289,8 @@ bool weir__slice_answer(struct weir__slices *slices, const struct weir__slice_as
     struct weir__pool_now now = weir__slices_now(slices);
     const weir_decision *row = &job->rows[0];
     bool granted = job->code == 0 && row->allowed, kept = false, done = false, ring = false;
-    atomic_fetch_add_explicit(&slices->calls, 1, memory_order_relaxed);
+    if (job->code != WEIR_EUNREACHABLE)
+        atomic_fetch_add_explicit(&slices->calls, 1, memory_order_relaxed);
     slices_heed_refusal(slices, job);
     weir__lock_take(&stripe->lock);
     struct weir__pool *pool = weir__slices_find(slices, ask->tag);

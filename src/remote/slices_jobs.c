@@ -107,14 +107,15 @@ static void slices_refilled(struct weir__slices *slices, struct slices_turn *tur
     }
 }
 
-/* Redis has answered a request itself. */
+/* A request was asked of Redis by itself. */
 static void slices_sent(struct weir__slices *slices, struct slices_turn *turn,
                         struct weir__job *job)
 {
     turn->step = WEIR__SLICES_DONE;
     if (!weir__verb_decides(job->verb))
         return;
-    atomic_fetch_add_explicit(&slices->central, 1, memory_order_relaxed);
+    if (job->code != WEIR_EUNREACHABLE)
+        atomic_fetch_add_explicit(&slices->central, 1, memory_order_relaxed);
     if (turn->notes)
         weir__slices_note(slices, &turn->denied, job, turn->asked_us);
     if (!turn->pooled || job->code)

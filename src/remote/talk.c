@@ -215,12 +215,22 @@ static enum weir__talk_result talk_select_db(struct weir__talk *talk, int32_t db
     return talk_tell(talk, 2, words, "no such database");
 }
 
-/* PING fails while a server loads its data. ROLE shows replicas, which decide nothing; where we may
- * not ask for it, the server is taken for a master. */
+/* Whether a text is somewhere in the answer. */
+static bool talk_says(const struct weir__talk *talk, const char *text)
+{
+    const struct weir__resp_node *node = &talk->nodes[0];
+    return node->type == WEIR__RESP_BULK &&
+           memmem(talk->data + node->at, node->len, text, strlen(text));
+}
+
+/* PING fails while a server loads its data. ROLE shows replicas, which decide nothing. A node that
+ * comes back to its cluster says CLUSTERDOWN to every call until it has found the others. Where we
+ * may not ask, the server is taken for a master that is ready. */
 static enum weir__talk_result talk_check_ready(struct weir__talk *talk, bool cluster)
 {
-    const char *ping[] = {"PING"}, *role[] = {"ROLE"};
-    if (weir__talk_send(talk, 1, ping) || weir__talk_send(talk, 1, role))
+    const char *ping[] = {"PING"}, *role[] = {"ROLE"}, *info[] = {"CLUSTER", "INFO"};
+    if (weir__talk_send(talk, 1, ping) ||
+        weir__talk_send(talk, cluster ? 2 : 1, cluster ? info : role))
         return WEIR__TALK_FAILED;
     enum weir__talk_result result = weir__talk_read(talk);
     if (result)
@@ -229,6 +239,9 @@ static enum weir__talk_result talk_check_ready(struct weir__talk *talk, bool clu
         !weir__node_starts(talk->data, &talk->nodes[0], "NOPERM"))
         return talk_refused(talk, "the server is not ready", false);
     result = weir__talk_read(talk);
+    if (result == WEIR__TALK_OK && cluster && talk_says(talk, "cluster_state:fail"))
+        return talk_fail(talk, WEIR__TALK_FAILED,
+                         "the server is not ready: CLUSTER INFO says cluster_state:fail");
     if (result || cluster || talk->nodes[0].type != WEIR__RESP_ARRAY || talk->reader.count < 2 ||
         !weir__node_starts(talk->data, &talk->nodes[1], "slave"))
         return result;

@@ -192,12 +192,10 @@ static void watch_tell_down(struct server_store_watch *watch, const struct weir_
     if (watch->told == WATCH_UP)
         watch->down_us = weir__mono_us();
     watch->told = look->partly ? WATCH_PARTLY : WATCH_DOWN;
-    if (look->partly && !look->reached)
-        server_report("%u of %u servers of the store cannot be reached: %s; meanwhile, for their "
-                      "keys, %s",
-                      look->away, look->servers, look->why, look->meanwhile);
-    else if (look->partly)
-        server_report("a server of the store does not decide: %s; meanwhile, for its keys, %s",
+    if (look->partly)
+        server_report("%u of %u servers of the store %s: %s; meanwhile, for their keys, %s",
+                      (unsigned)weir__max(1, look->reached ? look->undecided : look->away),
+                      look->servers, look->reached ? "did not decide" : "cannot be reached",
                       look->why, look->meanwhile);
     else
         server_report("the store %s: %s; meanwhile %s",
@@ -281,7 +279,8 @@ static void watch_tell_slices(struct server_store_watch *watch)
     char trouble[WEIR__TROUBLE_MAX];
     enum weir__trouble now = weir__slices_trouble(watch->store, trouble);
     if (now && now != watch->slices.told && watch->told != WATCH_DOWN) {
-        server_report("no slices are taken: %s; Redis is asked for each request", trouble);
+        server_report("no slices are taken: %s; Redis is asked for each request that it may allow",
+                      trouble);
         weir__slices_count(watch->store, &slices);
         watch->slices.told = now;
         watch->slices.taken = slices.slices_taken;

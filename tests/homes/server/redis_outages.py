@@ -47,8 +47,9 @@ def servers(server):
 
 def test_node_away(check):
     """One node of three is away: the others decide, and the line says whose keys are decided here. Requests of several keys
-    are counted once, in total and for their policy, whichever of their keys it is."""
-    with Cluster(node_timeout_ms=600000) as cluster, \
+    are counted once, in total and for their policy, whichever of their keys it is. A node that comes back says CLUSTERDOWN
+    for a while: it counts as away until it decides, even if nobody asks another one. The same with a node that has no memory."""
+    with Cluster("--cluster-require-full-coverage no", node_timeout_ms=600000) as cluster, \
             weir_server.Server(["--store", cluster.url("deadline=1m&fail=closed")], POLICIES) as server, \
             http_client.Client(server.port) as client:
         take = lambda customer, user: client.post("/v1/take", {"attributes": {
@@ -64,19 +65,38 @@ def test_node_away(check):
         check.equal([take(1, 0)["allowed"] for _ in range(4)] + [take(0, 1)["allowed"] for _ in range(5)] + [take(1, 1)["allowed"]],
                     [False] * 10, "its keys are decided here")
         check.equal(of_policy(server), (10, 10), "each request once, in total and for the policy")
-        for node in (0, 2):
-            cluster.clients[node].call("CONFIG", "SET", "maxmemory", "1")
-        plain = {"key": f"{{customer={named(cluster, 'customer', 0)}}}", "limit": "fixed-window 9/366d"}
-        check(server.wait_for(lambda: client.post("/v1/take", plain) and lines(server, "the store does not decide: OOM")),
-              f"the rest of them stops deciding: {server.stderr()}")
-        for node in (0, 2):
-            cluster.clients[node].call("CONFIG", "SET", "maxmemory", "0")
         cluster.nodes[1].start()
-        check(server.wait_for(lambda: not take(0, 1)["degraded"]), "all of them decide")
+        check(server.wait_for(lambda: returns(server, check, lambda: take(1, 1)["degraded"])), "it decides")
         back = said(server, "the store decides again")
-        check.equal(len(back), 1, f"one line: {server.stderr()}")
-        check(back[0].endswith(f"(everything is denied): {of_policy(server)[0]}"), f"with the requests, not the keys: {back}, {of_policy(server)}")
-        check.equal(len(lines(server, "the store")), 3, f"and no more: {server.stderr()}")
+        check(len(back) == 1 and back[0].endswith(f"(everything is denied): {of_policy(server)[0]}"),
+              f"one line, with the requests, not the keys: {server.stderr()}, {of_policy(server)}")
+        check.equal(len(lines(server, "the store")), 2, f"and no more: {server.stderr()}")
+        refuse(check, cluster, server, client)
+
+
+def returns(server, check, is_degraded):
+    """Whether the node that is back decides; until then it is away, whenever it is asked."""
+    before, degraded = servers(server), is_degraded()
+    check(not degraded or (before[1], servers(server)[1]) != (0, 0), "what is not decided is away")
+    return not degraded
+
+
+def refuse(check, cluster, server, client):
+    """The nodes have no memory, first one and then all: an outage of its keys, and then of the store."""
+    ask = lambda *nodes: [client.post("/v1/take", {"key": f"{{customer={named(cluster, 'customer', node)}}}", "limit": "fixed-window 9/366d"}).json["degraded"]
+                          for node in nodes]
+    bound = lambda size, *nodes: [cluster.clients[node].call("CONFIG", "SET", "maxmemory", size) for node in nodes]
+    cluster.clients[1] = cluster.stack.enter_context(cluster.nodes[1].client())  # it was started again
+    bound("1", 0)
+    check(server.wait_for(lambda: ask(0) and lines(server, "1 of 3 servers of the store did not decide")), f"one refuses: {server.stderr()}")
+    line = lines(server, "1 of 3 servers of the store did not decide")[0]
+    check(f": 127.0.0.1:{cluster.nodes[0].port}: OOM" in line and "; meanwhile, for their keys, " in line, f"which, and why: {line}")
+    check.equal((ask(1, 2), servers(server)), ([False, False], (3, 0)), "the others decide; it can be reached")
+    bound("1", 1, 2)
+    check(server.wait_for(lambda: ask(0, 1, 2) and lines(server, "the store does not decide: OOM")), f"none of them decides: {server.stderr()}")
+    bound("0", 0, 1, 2)
+    check(server.wait_for(lambda: not any(ask(0, 1, 2)) and len(lines(server, "the store decides again")) == 2), f"all decide: {server.stderr()}")
+    check.equal(len(lines(server, "the store")), 5, f"and no more lines: {server.stderr()}")
 
 
 def test_late(check):

@@ -330,6 +330,20 @@ def test_no_slot(check):
         check.equal((server.stderr().count("no slices are taken"), slices_of(server)["trouble"]), (1, None), "said once, and over")
 
 
+def test_redis_away(check):
+    """What Redis did not answer is neither a call for a slice nor a decision by Redis."""
+    with redis_server.Server() as redis, sliced(redis) as server, http_client.Client(server.port) as web:
+        warm(server, "k")
+        redis.kill()
+        degraded = lambda: [web.post("/v1/take", {"key": "k", "limit": LIMIT}).json["degraded"] for _ in range(20)]
+        until("decisions without Redis", lambda: all(degraded()))
+        before = slices_of(server)
+        check(all(all(degraded()) for _ in range(5)), "all of them")
+        after = slices_of(server)
+        check.equal((after["calls"], after["by_redis"]), (before["calls"], before["by_redis"]), "counted by what answers")
+        redis.start()
+
+
 def troubles(server):
     """Which reasons the metric names."""
     with http_client.Client(server.port) as web:
