@@ -300,7 +300,8 @@ static char *store_read_option(ngx_conf_t *cf, const ngx_str_t *word, unsigned *
     return ngx_http_weir_read_option(cf, store_options, WEIR__COUNT(store_options),
                                      secret ? &hidden : word, seen,
                                      "unknown option; after the address there may be deadline=, "
-                                     "fail=, peers= and denial_cache=",
+                                     "fail=, peers= and denial_cache=; others are part of it: "
+                                     "redis://HOST?NAME=VALUE",
                                      store);
 }
 

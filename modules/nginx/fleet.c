@@ -34,6 +34,9 @@
 #define LATE_EVERY_US INT64_C(60000000) /* likewise, that some answers are late */
 #define REFUSALS_US 1000000             /* and how often refusals */
 
+/* How much of a store does not decide. */
+enum fleet_state { FLEET_UP, FLEET_PARTLY, FLEET_DOWN };
+
 struct ngx_http_weir_worker_s {
     ngx_http_weir_store_t *store;
     weir_store *remote;
@@ -58,7 +61,7 @@ struct ngx_http_weir_worker_s {
     uint64_t seen_done, seen_unreachable; /* at the last look */
     int64_t refusal_us;                   /* when a refusal was last logged */
     uint64_t down_unreachable;            /* before it went down */
-    bool logged_down;
+    enum fleet_state told;
     struct { /* answers that come too late, where Redis decides */
         int64_t first_us, told_us;
         uint64_t done, unreachable; /* what is told of begins here */
@@ -340,26 +343,29 @@ static const struct {
     [WEIR__FAIL_CLOSED] = {"everything is rejected meanwhile", "requests that were rejected"},
 };
 
-/* Whether the store decides, judged by its last jobs; else why not. */
-static bool fleet_is_up(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
+/* Whether the store decides, judged by its servers and its last jobs; if not all of it, why. */
+static enum fleet_state fleet_judge(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
 {
-    weir_error error;
+    struct weir__remote_look look;
     uint64_t missed = worker->unreachable - worker->seen_unreachable;
     uint64_t done = worker->done - worker->seen_done;
-    if (weir__remote_why(worker->remote, &error)) {
-        weir__put_text(why, error.message);
-        return false;
-    }
-    if (missed <= done)
-        return true;
-    if (worker->why[0]) {
+    weir__remote_look(worker->remote, &look);
+    if (look.reached && missed <= done)
+        return FLEET_UP;
+    if (look.partly)
+        weir__put_format(why, "%u of %u servers %s: ",
+                         (unsigned)ngx_max(1, look.reached ? look.undecided : look.away),
+                         look.servers, look.reached ? "did not decide" : "cannot be reached");
+    if (look.partly || !look.reached) {
+        weir__put_text(why, look.why);
+    } else if (worker->why[0]) {
         weir__put_text(why, worker->why);
-        return false;
+    } else {
+        weir__put_format(why, "%llu of %llu answers did not come within ",
+                         (unsigned long long)missed, (unsigned long long)missed + done);
+        weir__put_duration(why, worker->store->url.deadline_us, false);
     }
-    weir__put_format(why, "%llu of %llu answers did not come within ", (unsigned long long)missed,
-                     (unsigned long long)missed + done);
-    weir__put_duration(why, worker->store->url.deadline_us, false);
-    return false;
+    return look.partly ? FLEET_PARTLY : FLEET_DOWN;
 }
 
 static void fleet_forget_late(ngx_http_weir_worker_t *worker)
@@ -399,28 +405,35 @@ static void fleet_tell_late(ngx_http_weir_worker_t *worker)
     fleet_forget_late(worker);
 }
 
+/* Logs that an outage begins, or that it now is all of the store; and that it is over. */
+static void fleet_tell(ngx_http_weir_worker_t *worker, enum fleet_state now, const char *why)
+{
+    const ngx_http_weir_store_t *store = worker->store;
+    if (now > worker->told)
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s%s", &store->text, why,
+                      now == FLEET_PARTLY ? "for their keys, " : "",
+                      fleet_words[store->url.fail].meanwhile);
+    if (now == FLEET_UP && worker->told)
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: decides again; meanwhile %s: %uL",
+                      &store->text, fleet_words[store->url.fail].was,
+                      (uint64_t)(worker->unreachable - worker->down_unreachable));
+    worker->told = now == FLEET_UP ? FLEET_UP : ngx_max(now, worker->told);
+}
+
 /* Logs what has changed since the last look. */
 static void fleet_look(ngx_event_t *event)
 {
     ngx_http_weir_worker_t *worker = event->data;
-    const ngx_http_weir_store_t *store = worker->store;
-    char room[WEIR__WHY_SIZE];
+    char room[WEIR__LOOK_WHY_SIZE + 64];
     struct weir__buffer why = weir__buffer_over(room, sizeof room);
-    bool up = fleet_is_up(worker, &why);
-    if (!up && !worker->logged_down)
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s", &store->text, room,
-                      fleet_words[store->url.fail].meanwhile);
-    if (up && worker->logged_down)
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: decides again; meanwhile %s: %uL",
-                      &store->text, fleet_words[store->url.fail].was,
-                      (uint64_t)(worker->unreachable - worker->down_unreachable));
-    if (up && !worker->logged_down)
+    enum fleet_state now = fleet_judge(worker, &why);
+    if (now == FLEET_UP && worker->told == FLEET_UP)
         fleet_tell_late(worker);
     else
         fleet_forget_late(worker);
-    if (up)
+    fleet_tell(worker, now, room);
+    if (now == FLEET_UP)
         worker->down_unreachable = worker->unreachable;
-    worker->logged_down = !up;
     worker->seen_done = worker->done;
     worker->seen_unreachable = worker->unreachable;
     if (worker->owed_count > 0)
@@ -436,15 +449,21 @@ void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_
     ngx_memzero(ret, sizeof *ret);
     ret->cached_denials = store->cached_denials;
     if (worker) {
-        ret->up = !weir__remote_why(worker->remote, &error);
+        unsigned away;
+        bool all = !weir__remote_why(worker->remote, &error);
+        if (all)
+            error.message[0] = 0;
+        ret->servers = weir__remote_servers(worker->remote, &away);
+        ret->away = away;
+        ret->reached = ret->servers - away;
+        ret->up = all || ret->reached > 0;
         ret->asked = worker->asked;
         ret->answered = worker->done;
         ret->unreachable = worker->unreachable;
         ret->queue = worker->in_progress;
         ret->owed = worker->owed_count;
     }
-    if (!ret->up)
-        ngx_cpystrn((u_char *)ret->why, (u_char *)error.message, sizeof ret->why);
+    ngx_cpystrn((u_char *)ret->why, (u_char *)error.message, sizeof ret->why);
 }
 
 bool ngx_http_weir_fleet_reachable(const ngx_http_weir_store_t *store)

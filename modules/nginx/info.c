@@ -50,7 +50,11 @@ static const struct info_number info_store_numbers[] = {
     {"queue", "nginx_weir_store_queue", "", "gauge", "Queries in progress.", OF_STORE(queue)},
     {"owed", "nginx_weir_store_owed", "", "gauge", "To be given back when Redis is back.",
      OF_STORE(owed)},
-    {NULL, "nginx_weir_store_up", "", "gauge", "Whether Redis can be reached.", OF_STORE(up)},
+    {NULL, "nginx_weir_store_up", "", "gauge", "Whether a server of Redis can be reached.",
+     OF_STORE(up)},
+    {NULL, "nginx_weir_store_servers", ",state=\"reached\"", "gauge",
+     "Servers that own keys of the store.", OF_STORE(reached)},
+    {NULL, "nginx_weir_store_servers", ",state=\"away\"", NULL, NULL, OF_STORE(away)},
 };
 
 #define OF_POOLS(field) offsetof(ngx_http_weir_pools_info_t, field)
@@ -168,8 +172,10 @@ static void info_put_store(struct weir__json *json, const ngx_http_weir_store_t 
     ngx_http_weir_fleet_info(store, &info);
     weir__json_open(json, NULL, '{');
     weir__json_put_text(json, "url", (const char *)store->text.data, store->text.len);
-    weir__json_put_string(json, "state", info.up ? "up" : "down");
+    weir__json_put_string(json, "state", !info.up ? "down" : info.away ? "partly" : "up");
     weir__json_put_string(json, "why", info.why);
+    weir__json_put_uint(json, "servers", info.servers);
+    weir__json_put_uint(json, "away", info.away);
     for (size_t i = 0; i < WEIR__COUNT(info_store_numbers) && info_store_numbers[i].name; i++)
         weir__json_put_uint(json, info_store_numbers[i].name,
                             info_number(&info, info_store_numbers[i].offset));
@@ -201,7 +207,7 @@ static void info_put_json(struct weir__buffer *buffer, const ngx_http_weir_main_
 
 #define LINE_MOST 256  /* of one sample without its label's text */
 #define LINES_ZONE 24  /* samples of a zone, at most */
-#define LINES_STORE 24 /* and of a store */
+#define LINES_STORE 28 /* and of a store */
 #define HEADS_MOST 6144
 _Static_assert(WEIR__COUNT(info_store_numbers) + WEIR__COUNT(info_slices_numbers) <= LINES_STORE,
                "there is room for every sample of a store");
@@ -300,7 +306,8 @@ static void info_text_stores(struct weir__buffer *to, const ngx_http_weir_main_c
             ngx_http_weir_fleet_info(stores[i], &info);
             weir__put_format(to, "%s{", it->metric);
             info_text_label(to, "store", &stores[i]->text);
-            weir__put_format(to, ",worker=\"%llu\"} %llu\n", (unsigned long long)ngx_worker,
+            weir__put_format(to, "%s,worker=\"%llu\"} %llu\n", it->more,
+                             (unsigned long long)ngx_worker,
                              (unsigned long long)info_number(&info, it->offset));
         }
     }

@@ -413,7 +413,9 @@ ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_
 void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf);
 
 typedef struct {
-    uint64_t up; /* 1, or 0 */
+    uint64_t up;            /* 1: some server can be reached; or 0 */
+    uint64_t servers, away; /* that own keys; of them: that cannot be reached now */
+    uint64_t reached;       /* the others */
     char why[WEIR__WHY_SIZE];
     uint64_t asked, answered, unreachable, cached_denials;
     uint64_t queue; /* in progress now */

@@ -25,7 +25,7 @@ static void plan_warn_bare(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
         return;
     limit->bare_at = ngx_time();
     ngx_log_error(
-        NGX_LOG_WARN, r->connection->log, 0,
+        NGX_LOG_ERR, r->connection->log, 0,
         "weir: the variables of key \"%V\" are empty: all such requests share the state of "
         "\"%V\"; to exempt them write unless=, in %V:%ui",
         &limit->key_text, key, &limit->place.file, limit->place.line);

@@ -102,10 +102,11 @@ void ngx_http_weir_slices_tell(ngx_http_weir_store_t *store, enum weir__trouble 
     weir__trouble_text(trouble, said, text);
     if (trouble) {
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "weir: %V: no slices are taken: %s; Redis is asked for each request",
+                      "weir: %V: no slices are taken: %s; Redis is asked for each request that it "
+                      "may allow",
                       &store->text, text);
     } else {
-        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0, "weir: %V: slices are taken again",
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: slices are taken again",
                       &store->text);
     }
 }

@@ -4,6 +4,7 @@ request; a Redis that is killed, stopped, slow, refuses; denials remembered; cli
 
     fleet.py [WORD …]    only the tests with such a word in their name
 """
+import re
 import signal
 import socket
 import sys
@@ -160,19 +161,42 @@ def test_single_process(check):
 
 
 def test_cluster(check):
-    """Keys all over a cluster, by two nginx; keys of one request in one slot."""
+    """Keys all over a cluster, by two nginx; keys of one request in one slot. Then one of the three nodes dies: the store
+    is there partly, and says so; the others decide."""
     locations = """
         location /one { weir_limit key=$arg_k zone=z "fixed-window 3/366d"; }
         location /two { weir_limit "key=a:{$arg_k}" zone=z "fixed-window 3/366d";
                         weir_limit "key=b:{$arg_k}" zone=z "fixed-window 2/366d"; }
         """
-    with Cluster(ENGINES[0][1]) as cluster:
+    locations += f"{INFO} location /text {{ weir_info prometheus; }}"
+    with Cluster(ENGINES[0][1] + " --cluster-require-full-coverage no", node_timeout_ms=600000) as cluster:
         http = f'weir_store "{cluster.url()}" {PATIENT};'
         with serve(locations, http) as one, serve(locations, http) as other:
             statuses = [nginx.get(f"/one?k={key}").status for key in range(40) for nginx in (one, other, one, other)]
             check.equal(statuses, [200, 200, 200, 429] * 40, "each key by itself")
             statuses = [nginx.get(f"/two?k={key}").status for key in range(20) for nginx in (one, other, one)]
             check.equal(statuses, [200, 200, 429] * 20, "two keys in one slot")
+            node_dies(check, cluster, one)
+
+
+def node_dies(check, cluster, nginx):
+    """Of a store, as weir_info, the metrics, the log and the answers have it."""
+    key = [next(str(i) for i in range(100, 200) if cluster.owner(cluster.slot(f"weir:{i}")) == node) for node in range(3)]
+    degraded = lambda: [nginx.get(f"/one?k={it}").weir["degraded"] for it in key]
+    counts = lambda: [int(re.search(rf'^nginx_weir_store_{name}.* (\d+)$', nginx.get("/text").text, re.M)[1])
+                      for name in ("up", "servers{.*reached", "servers{.*away")]
+    check.equal((store(nginx)["state"], counts(), degraded()), ("up", [1, 3, 0], ["0"] * 3), "all are there")
+    cluster.nodes[1].kill()
+    wait_for_state(nginx, check, "partly")
+    said, line = store(nginx), f"1 of 3 servers cannot be reached: 127.0.0.1:{cluster.nodes[1].port}: "
+    check.equal((said["servers"], said["away"], counts()), (3, 1, [1, 2, 1]), "one is away, and the store is up")
+    check.contains(said["why"], f"127.0.0.1:{cluster.nodes[1].port}: ", "which one")
+    check.equal(degraded(), ["0", "1", "0"], "the others decide")
+    check(nginx.wait_for(lambda: logged(nginx, line) and logged(nginx, "; for their keys, the zone decides meanwhile")), f"the log: {nginx.errors()}")
+    cluster.nodes[1].start()
+    check(nginx.wait_for(lambda: degraded() == ["0"] * 3), "it decides again")
+    wait_for_state(nginx, check, "up")
+    check(nginx.wait_for(lambda: told(nginx) == (1, 1)), f"two lines, one each: {nginx.errors()}")
 
 
 # ---- Redis out of reach ----

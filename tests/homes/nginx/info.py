@@ -11,7 +11,7 @@ from lib.nginx_server import Nginx, get
 
 ZONE_NAMES = """name size keys capacity bytes_per_key limits large_bytes large_used evicted_fresh evicted_unused
     evicted_soonest refused repairs passed delayed rejected dry_run conn_passed conn_rejected conn_dry_run given_back""".split()
-STORE_NAMES = "url state why asked answered unreachable cached_denials queue owed".split()
+STORE_NAMES = "url state why servers away asked answered unreachable cached_denials queue owed".split()
 INFO = "location /info { weir_info; }\n"
 FILES = {"html/a": "a\n"}
 
@@ -174,7 +174,7 @@ def test_stores(check):
         check(nginx.wait_for(lambda: stores()[0]["why"] != ""), "why it is down is told")
         store = stores()[0]
         check.equal(list(store), STORE_NAMES, "names")
-        check.equal(store["state"], "down", "state")
+        check.equal((store["state"], store["servers"], store["away"]), ("down", 1, 1), "state")
         check.contains(store["url"], f"127.0.0.1:{port}", "its address")
         check("secret" not in json.dumps(store), f"its password is not told: {store}")
         check.equal((store["answered"], store["cached_denials"], store["queue"]), (0, 0, 0), "counts")

@@ -93,7 +93,7 @@ def test_exempt(check):
         """
     with serve(locations) as nginx:
         check.equal(nginx.statuses(["/who"] * 3), [200, 200, 429], "a key without a value is one state for all")
-        warned = re.findall(r'\[warn\].*the variables of key "user:\$arg_k" are empty.*unless=.*server.conf:\d+', nginx.errors())
+        warned = re.findall(r'\[error\].*the variables of key "user:\$arg_k" are empty.*unless=.*server.conf:\d+', nginx.errors())
         check.equal(len(warned), 1, "the log warns, once")
         check.equal(nginx.statuses(["/free?k=a&free=1"] * 9), [200] * 9, "exempt")
         check.equal(nginx.statuses(["/free?k=a&free=no"] * 9), [200] * 9, "any value exempts")
