@@ -20,11 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SERVER_REPORTED_MAX 256
 #define PROBES 8
+#define REPORT_TIME 32
 
 static atomic_uint_fast64_t
     reported[SERVER_REPORTED_MAX]; /* hashes of address and message; 0: free */
@@ -43,12 +46,43 @@ static bool report_remember(uint64_t hash)
     return false;
 }
 
+/* Whether stderr is systemd's journal, which has a time for each line: $JOURNAL_STREAM names the
+ * device and the inode that it was at the start. */
+static bool report_goes_to_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat file;
+    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+           fstat(STDERR_FILENO, &file) == 0 && file.st_dev == device && file.st_ino == inode;
+}
+
+/* The time in UTC and a space; empty where others note it. */
+static void report_time(char ret[REPORT_TIME])
+{
+    struct timespec now;
+    struct tm tm;
+    ret[0] = 0;
+    if (report_goes_to_journal())
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    size_t len = strftime(ret, REPORT_TIME, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(ret + len, REPORT_TIME - len, ".%03dZ ", (int)(now.tv_nsec / 1000000));
+}
+
 /* A line of at most so many bytes, in one go: other threads write, too. */
 static void report_line(size_t most, const char *format, va_list args)
 {
-    char line[1024];
+    char line[1024], time[REPORT_TIME];
     vsnprintf(line, most, format, args);
-    fprintf(stderr, "weir serve: %s\n", line);
+    report_time(time);
+    fprintf(stderr, "%sweir serve: %s\n", time, line);
+}
+
+void server_report_refusal(const char *message)
+{
+    fprintf(stderr, "weir serve: %s\n", message);
 }
 
 void server_report(const char *format, ...)

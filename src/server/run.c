@@ -386,7 +386,7 @@ int server_run(const struct server_config *config, char *const *argv)
     server_program_note();
     int code = run_open_all(&err);
     if (code) {
-        server_report("%s", err.message[0] ? err.message : weir_strerror(code));
+        server_report_refusal(err.message[0] ? err.message : weir_strerror(code));
         run_close_all();
         return code == WEIR_EINVAL || code == WEIR_ESYNTAX || code == WEIR_EURL ? EXIT_USAGE
                                                                                 : EXIT_STORE;

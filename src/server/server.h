@@ -136,8 +136,10 @@ int server_run(const struct server_config *config, char *const *argv);
 
 /* ---- report.c ---- */
 
-/* A line on stderr. */
+/* A line on stderr, with the time unless it goes to systemd's journal. */
 void server_report(const char *format, ...) WEIR__PRINTF(1, 2);
+/* Why the server does not start: the command's last words, without a time. */
+void server_report_refusal(const char *message);
 /* A line on stderr, once for each address and format. By any thread. */
 void server_report_once(const char *address, const char *format, ...) WEIR__PRINTF(2, 3);
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""A server's life: what it refuses to start with, where it listens, how it ends, what it keeps over a restart, and how
+"""A server's life: what it says, what it refuses to start with, where it listens, how it ends, what it keeps over a restart, and how
 it hands over to another.
 """
+import datetime
 import os
 import re
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -19,6 +22,33 @@ TAKE = {"key": "k", "limit": "fixed-window 1000000/366d"}
 def answers(port, host="127.0.0.1"):
     with http_client.Client(port, host) as client:
         return client.get("/healthz").status == 200
+
+
+# ---- what it says ----
+
+def says(stream=None):
+    """The line of a server about its clock, whose stderr is a file; JOURNAL_STREAM names that or another one."""
+    with tempfile.TemporaryFile() as file:
+        there = os.fstat(file.fileno())
+        env = weir_server.environment({"JOURNAL_STREAM": f"{there.st_dev}:{there.st_ino + stream}"} if stream is not None else {})
+        process = subprocess.Popen([weir_server.WEIR, "serve", "--listen", "127.0.0.1:0", "--test-clock"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=file, env=env)
+        process.stdout.readline()
+        process.terminate()
+        process.communicate(timeout=weir_server.STOP_SECONDS)
+        file.seek(0)
+        return file.read().decode()
+
+
+def test_times(check):
+    """A line on stderr begins with its time, unless systemd's journal reads it, which has its own."""
+    line = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z weir serve: warning: --test-clock: .*\n")
+    for stream in (None, 1):
+        before, said, after = time.time() - 0.001, says(stream), time.time()
+        found = line.fullmatch(said)
+        at = datetime.datetime.fromisoformat(found[1] + "+00:00").timestamp() if found else 0
+        check(before <= at <= after, f"a time, in UTC: {said!r}")
+    check(says(0).startswith("weir serve: warning: "), "the journal needs none")
 
 
 # ---- starting ----
