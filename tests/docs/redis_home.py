@@ -19,7 +19,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from lib import redis_server
+from lib import ports, redis_server
 
 INSTALLED = "/usr/local/lib/x86_64-linux-gnu/weir/weir_redis.so"
 SCRIPTS = "/usr/local/share/weir/lua"

@@ -11,6 +11,7 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md, the README.md of example
   sh no-run     what would recurse, install or take long: every line must be a make target that exists, one
                 of apt-get, git and cd, or a script of the repository with options that it knows.
   sh by=FILE    run by another test, which reads it from the page.
+  sh ports      7001 to 7009 are free ports instead. The block ends what it starts.
   output        what the block before it prints, stderr included; `…` is anything within a line.
   c             compiled without a warning and run. Without a main it is a fragment: FRAGMENT stands around
                 it (docs/LIBRARY.md says what that provides).
@@ -225,6 +226,18 @@ def run_shell(scratch, block):
     return judge(block, done, done.stdout)
 
 
+def run_ports(scratch, block):
+    """Shell that starts servers of its own."""
+    free = {name: str(redis_home.ports.take()) for name in sorted(set(re.findall(r"\b700[1-9]\b", block.text())))}
+    text = re.sub(r"(--store redis\S*:700\d)(?![\w?])", rf"\1{redis_home.PATIENT}", block.text())
+    done = scratch.run(["sh", "-c", re.sub(r"\b700[1-9]\b", lambda it: free[it[0]], text)])
+    printed = done.stdout
+    for name, port in free.items():
+        printed = printed.replace(port, name)
+        redis_home.ports.give_back(int(port))
+    return judge(block, done, printed)
+
+
 def run_redis(scratch, block):
     """Shell, or a client's program, with a server."""
     server = scratch.redis.server(block.flags)
@@ -353,6 +366,8 @@ def check_block(scratch, block):
             return run_redis(scratch, block)
         if block.kind == "conf":
             return scratch.redis.check_conf(block)
+        if block.kind == "sh" and "ports" in block.flags:
+            return run_ports(scratch, block)
         if block.kind == "sh":
             return run_shell(scratch, block)
         if block.kind == "c":
