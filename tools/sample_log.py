@@ -110,7 +110,7 @@ def log():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     with open(sys.argv[1], "wb") as out:
         out.write(gzip.compress(log(), 9, mtime=0))

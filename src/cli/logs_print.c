@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define FILES_SHOWN 5
+#define HINT_COLUMN 10
 
 static void logs_print_file(FILE *to, const struct desk_file_facts *file)
 {
@@ -26,24 +27,37 @@ static void logs_print_file(FILE *to, const struct desk_file_facts *file)
     fputc('\n', to);
 }
 
+/* "--where path=/login and method=POST", masked; of a long one the beginning. */
+static struct cli_shown logs_where(const struct desk_facts *facts)
+{
+    struct weir__buffer text = weir__buffer_growing();
+    for (size_t i = 0; i < facts->where_count; i++)
+        weir__put_format(&text, "%s%s", i ? " and " : "", facts->where[i]);
+    struct cli_shown shown = cli_show(text.data, text.len);
+    weir__buffer_free(&text);
+    return shown;
+}
+
 /* Counts that are not 0. */
 static void logs_print_counts(FILE *to, const struct desk_facts *facts)
 {
+    const struct cli_shown where = logs_where(facts);
     const struct {
         int64_t n;
-        const char *what;
+        const char *what, *more;
     } counts[] = {
-        {facts->unreadable, "cannot be read"},
-        {facts->filtered, "do not match --where"},
-        {facts->keyless, "have no value for the key"},
-        {facts->late, "are too far out of order; they count at the time of the line before"},
-        {facts->crowded, "were not put in order: too many at once"},
-        {facts->jumps, "come a day or more after the line before"},
+        {facts->unreadable, "cannot be read", ""},
+        {facts->filtered, "do not match --where ", where.text},
+        {facts->keyless, "have no value for the key", ""},
+        {facts->late, "are too far out of order; they count at the time of the line before", ""},
+        {facts->crowded, "were not put in order: too many at once", ""},
+        {facts->jumps, "come a day or more after the line before", ""},
     };
     fprintf(to, "  lines          %10" PRId64 "\n", facts->lines);
     for (size_t i = 0; i < WEIR__COUNT(counts); i++) {
         if (counts[i].n > 0)
-            fprintf(to, "                 %10" PRId64 "  %s\n", counts[i].n, counts[i].what);
+            fprintf(to, "                 %10" PRId64 "  %s%s\n", counts[i].n, counts[i].what,
+                    counts[i].more);
     }
 }
 
@@ -90,6 +104,8 @@ void cli_logs_print(const struct desk_facts *facts)
     if (facts->file_count > FILES_SHOWN)
         printf("and %zu more files\n", facts->file_count - FILES_SHOWN);
     logs_print_counts(stdout, facts);
+    if (facts->hint[0])
+        cli_print_labelled("  hint", HINT_COLUMN, facts->hint);
     logs_print_names(facts);
     logs_print_examples(stdout, facts);
     putchar('\n');

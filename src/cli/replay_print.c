@@ -10,6 +10,15 @@
 #define CHART_MOST 120 /* columns */
 #define CHARTS_MOST 8  /* candidates with a chart of their own */
 #define FEW 3          /* worst keys where there are several candidates */
+/* Columns from which on tables have more. The table of keys: columns of it, of its first two
+ * columns, of a name and of a key. */
+#define WIDE 100
+#define WIDE_SPARED 114
+#define TABLE_MOST 100
+#define KEY_COLUMNS 22
+#define NAME_LEAST 6
+#define NAME_MOST 12
+#define KEY_LEAST 20
 
 /* ---- numbers ---- */
 
@@ -109,23 +118,54 @@ static void print_most_denied(const struct desk_engine *engine, size_t candidate
     print_rest(engine->tallies[candidate].keys_denied, n);
 }
 
-static void print_heaviest(const struct desk_engine *engine)
+/* How many columns a candidate has in the table of keys. */
+static int print_key_column(const struct desk_shown *shown)
 {
+    return 2 + (int)weir__min(weir__max((int64_t)strlen(shown->name), NAME_LEAST), NAME_MOST);
+}
+
+/* How many candidates have a column there: names and keys must fit. */
+static size_t print_key_columns(const struct desk_report *report, size_t count)
+{
+    int room = (int)weir__min(cli_width(stdout), TABLE_MOST) - KEY_COLUMNS - KEY_LEAST;
+    size_t fit = 0;
+    while (fit < count && room >= print_key_column(&report->shown[fit]))
+        room -= print_key_column(&report->shown[fit++]);
+    return fit;
+}
+
+/* With several candidates also what each denied of them. */
+static void print_heaviest(const struct desk_report *report)
+{
+    const struct desk_engine *engine = report->engine;
     const struct desk_key *top[DESK_TOP];
     size_t n = desk_engine_heaviest(engine, top, DESK_TOP);
+    size_t candidates = report->several ? engine->count : 0;
+    size_t columns = print_key_columns(report, candidates);
     struct cli_style style = cli_style_of(stdout);
     struct desk_spread spread;
     bool about;
     desk_engine_spread(engine, &spread);
-    printf("\n%sRequests per key%s  half of the keys have at most %" PRId64 ", 90%% %" PRId64
-           ", 99%% %" PRId64 ", the heaviest %" PRId64 "\n",
-           style.bold, style.off, spread.median, spread.p90, spread.p99, spread.most);
+    printf("\n%sRequests per key%s%s\n  half of the keys have at most %" PRId64 ", 90%% %" PRId64
+           ", 99%% %" PRId64 "\n%s    requests  of all",
+           style.bold, columns > 0 ? ", and how many of them each limit denied" : "", style.off,
+           spread.median, spread.p90, spread.p99, style.dim);
+    for (size_t c = 0; c < columns; c++)
+        printf("%*.*s", print_key_column(&report->shown[c]), NAME_MOST, report->shown[c].name);
+    printf("  key%s\n", style.off);
     for (size_t i = 0; i < n; i++) {
-        printf("  %10" PRId64 "  %6s  ", top[i]->requests,
+        printf("  %10" PRId64 "  %6s", top[i]->requests,
                print_percent(top[i]->requests, engine->requests).text);
+        for (size_t c = 0; c < columns; c++)
+            printf("%*" PRIu32, print_key_column(&report->shown[c]),
+                   desk_key_mark(engine, top[i], c)->denied);
+        fputs("  ", stdout);
         print_key(engine, top[i]);
     }
     print_rest(desk_engine_distinct(engine, &about), n);
+    if (columns < candidates)
+        printf("  %s%10s and %zu more limits: see --report or --json%s\n", style.dim, "",
+               candidates - columns, style.off);
 }
 
 /* ---- one candidate ---- */
@@ -163,20 +203,22 @@ static void print_totals(const struct desk_report *report, size_t i)
                tally->keys_denied, about ? "about " : "", keys,
                print_percent(tally->keys_denied, keys).text,
                print_percent(tally->requests_of_denied, all).text);
-        printf("  locked out     %10s  at the longest", cli_about(tally->longest_locked_us).text);
+        printf("  denied for     %10s  at the longest", cli_about(tally->longest_locked_us).text);
         const struct desk_key *key = desk_engine_find(engine, tally->locked_hash);
         struct weir__span text = key ? desk_key_text(engine, key) : (struct weir__span){"", 0};
         bool named = key && tally->longest_locked_us > 0;
         printf("%s%s\n", named ? ": " : "", named ? cli_show(text.data, text.len).text : "");
     }
+    if (engine->options.spare_count > 0)
+        printf("  if not spared  %10" PRId64 "  more would be denied\n", tally->spared_would_deny);
     if (tally->delayed > 0)
-        printf("  delayed        %10" PRId64 "  half at most %s, 99%% at most %s\n", tally->delayed,
-               cli_about(desk_tally_delay_us(tally, 0.5)).text,
-               cli_about(desk_tally_delay_us(tally, 0.99)).text);
+        printf("  delayed        %10" PRId64 "  half at most %s, 99%% %s, the longest %s\n",
+               tally->delayed, cli_about(desk_tally_delay_us(tally, 0.5)).text,
+               cli_about(desk_tally_delay_us(tally, 0.99)).text,
+               cli_about(tally->longest_delay_us).text);
     if (tally->cost_allowed + tally->cost_denied != all)
         printf("  cost           %10" PRId64 "  allowed, %" PRId64 " denied\n", tally->cost_allowed,
                tally->cost_denied);
-    printf("  longest delay  %10s\n", cli_about(tally->longest_delay_us).text);
     printf("  highest rate   %10" PRId64 "  admitted in a second, %" PRId64 " in 10s, %" PRId64
            " in a minute\n",
            tally->rates->highest[0], tally->rates->highest[1], tally->rates->highest[2]);
@@ -208,22 +250,25 @@ static void print_table(const struct desk_report *report)
 {
     const struct desk_engine *engine = report->engine;
     struct cli_style style = cli_style_of(stdout);
-    bool wide = cli_width(stdout) >= 100;
+    bool spared = engine->options.spare_count > 0, about;
+    bool wide = cli_width(stdout) >= (spared ? WIDE_SPARED : WIDE);
     int name = 4;
-    bool about;
     int64_t keys = desk_engine_distinct(engine, &about);
     for (size_t i = 0; i < engine->count; i++)
         name = (int)weir__max(name, (int64_t)strlen(report->shown[i].name));
-    printf("\n%s%-*s %10s %10s %8s %8s %8s %10s%s%s\n", style.bold, name, "", "allowed", "denied",
-           "", "keys", "", "locked out", wide ? "    delayed    most/s    memory" : "", style.off);
+    printf("\n%s%-*s %9s %9s %7s %8s %7s %11s%s%s%s\n", style.bold, name, "", "allowed", "denied",
+           "of all", "keys", "of all", "denied for", spared ? "  if not spared" : "",
+           wide ? "    delayed    most/s    memory" : "", style.off);
     for (size_t i = 0; i < engine->count; i++) {
         const struct desk_tally *tally = &engine->tallies[i];
-        printf("%-*s %s%10" PRId64 "%s %s%10" PRId64 " %8s%s %8" PRId64 " %8s %10s", name,
+        printf("%-*s %s%9" PRId64 "%s %s%9" PRId64 " %7s%s %8" PRId64 " %7s %11s", name,
                report->shown[i].name, style.good, tally->allowed, style.off,
                tally->denied ? style.bad : "", tally->denied,
                print_percent(tally->denied, engine->requests).text, tally->denied ? style.off : "",
                tally->keys_denied, print_percent(tally->keys_denied, keys).text,
                cli_about(tally->longest_locked_us).text);
+        if (spared)
+            printf(" %14" PRId64, tally->spared_would_deny);
         if (wide)
             printf(" %10" PRId64 " %9" PRId64 " %9s", tally->delayed, tally->rates->highest[0],
                    print_size(tally->memory).text);
@@ -257,8 +302,9 @@ static void print_requests(const struct desk_engine *engine)
     printf("  requests       %10" PRId64 "  of %s%" PRId64 " key%s over %s\n", engine->requests,
            about ? "about " : "", keys, keys == 1 ? "" : "s", cli_about(span).text);
     if (engine->spared_requests > 0)
-        printf("  spared         %10" PRId64 "  of %" PRId64 " key%s, left out of every limit\n",
-               engine->spared_requests, engine->spared_keys, engine->spared_keys == 1 ? "" : "s");
+        printf("  spared         %10" PRId64 "  of %" PRId64 " key%s, left out of %s\n",
+               engine->spared_requests, engine->spared_keys, engine->spared_keys == 1 ? "" : "s",
+               engine->count > 1 ? "every limit, also of your own" : "the limit");
     if (desk_engine_is_lossy(engine))
         printf("  approximate: %" PRId64 " keys in use were forgotten, so some answers are too "
                "lenient; use more --memory\n",
@@ -274,6 +320,8 @@ void replay_print(const struct replay *replay, const struct desk_report *report)
     if (!report->several)
         printf("%s%s%s\n", style.bold, report->shown[0].text, style.off);
     print_requests(engine);
+    if (!replay->is_trace && engine->requests == 0 && report->facts->lines > 0)
+        return; /* why is said above */
     if (report->several && engine->requests > 0) {
         print_table(report);
         print_each(report);
@@ -287,5 +335,5 @@ void replay_print(const struct replay *replay, const struct desk_report *report)
         print_most_denied(engine, 0, DESK_TOP);
     }
     if (!replay->is_trace && engine->requests > 0)
-        print_heaviest(engine);
+        print_heaviest(report);
 }

@@ -71,6 +71,8 @@ void suggest_put_name(struct weir__buffer *out, const struct suggest *suggest, s
 bool suggest_put_network(struct weir__buffer *out, const struct suggest *suggest, const char *text);
 /* The header field that says what a request costs. False: there is none. */
 bool suggest_cost_header(const struct suggest *suggest, struct weir__span *ret);
+/* The one condition on the status of answers; NULL: there is none, or several. */
+const char *suggest_status(const struct suggest *suggest);
 /* suggest_nginx.c */
 void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_paste *paste);
 /* suggest_policy.c: whether a file of policies is right. 0 or what is wrong. */
@@ -93,7 +95,7 @@ void suggest_put_part(struct weir__buffer *buffer, const struct desk_part *part)
 /* What a suggestion denied in the second part, and what to expect: requests, and keys. */
 void suggest_put_requests(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
 void suggest_put_keys(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
-/* Whether a suggestion met the goal, and what to expect on other days. */
+/* Whether a suggestion met the goal, and how much room was left. */
 void suggest_put_meets(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
 /* Which keys are to be spared; nothing: none are. */
 void suggest_put_spared(struct weir__buffer *buffer, const struct desk_suggest *result);

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 #define LOCATIONS_MOST 4
 
@@ -18,12 +19,9 @@ static bool nginx_put_variable(struct weir__buffer *out, struct weir__span part)
 {
     static const struct {
         const char *name, *variable;
-    } known[] = {{"ip", "$weir_network"},
-                 {"ip/32/128", "$binary_remote_addr"},
-                 {"user", "$remote_user"},
-                 {"host", "$host"},
-                 {"path", "$uri"},
-                 {"method", "$request_method"},
+    } known[] = {{"ip", "$weir_network"},  {"ip/32/128", "$binary_remote_addr"},
+                 {"user", "$remote_user"}, {"host", "$host"},
+                 {"path", "$uri"},         {"method", "$request_method"},
                  {"'all'", "all"}};
     for (size_t i = 0; i < WEIR__COUNT(known); i++) {
         if (weir__span_is(part, known[i].name)) {
@@ -53,6 +51,16 @@ static bool nginx_may_be_absent(struct weir__span part)
 {
     return weir__span_is(part, "user") || suggest_begins(part, "header.") ||
            suggest_begins(part, "query.");
+}
+
+/* A variable of this suggestion: login_window_other. */
+static void nginx_put_own(struct weir__buffer *out, const struct weir__buffer *name,
+                          const char *end)
+{
+    weir__put_text(out, "$");
+    for (size_t i = 0; i < name->len; i++)
+        weir__put(out, name->data[i] == '-' ? "_" : &name->data[i], 1);
+    weir__put_format(out, "_%s", end);
 }
 
 static bool nginx_put_key(struct weir__buffer *out, const struct suggest *suggest, bool total)
@@ -115,21 +123,43 @@ static const char *nginx_methods(const struct suggest *suggest)
     return found;
 }
 
-/* Whether these are all conditions that there are. */
-static bool nginx_says_all(const struct suggest *suggest)
+/* The condition on the status as on= has it: 401,4xx or !2xx. False: there is none, or on= cannot
+ * say it. */
+static bool nginx_put_statuses(struct weir__buffer *out, const struct suggest *suggest)
 {
-    size_t said = (nginx_paths(suggest) != NULL) + (nginx_methods(suggest) != NULL);
-    return said == suggest->logs.where.count;
+    const char *text = suggest_status(suggest), *from = text ? strchr(text, '=') : NULL;
+    bool negated = from && from[-1] == '!';
+    while (from) {
+        const char *value = ++from;
+        size_t len = strcspn(value, "|"), digits = strspn(value, "0123456789");
+        bool exact = len == 3 && digits == 3;
+        bool class = digits == 1 && ((len == 3 && !strncasecmp(value + 1, "xx", 2)) ||
+                                     (len == 2 && value[1] == '*'));
+        if ((!exact && !class) || value[0] < '1' || value[0] > '5')
+            return false;
+        weir__put_format(out, "%s%s%.*s%s", out->len ? "," : "", negated ? "!" : "", exact ? 3 : 1,
+                         value, exact ? "" : "xx");
+        from = value[len] ? value + len : NULL;
+    }
+    return text != NULL;
 }
 
-/* A variable of this suggestion: login_window_other. */
-static void nginx_put_own(struct weir__buffer *out, const struct weir__buffer *name,
-                          const char *end)
+static bool nginx_has_status(const struct suggest *suggest)
 {
-    weir__put_text(out, "$");
-    for (size_t i = 0; i < name->len; i++)
-        weir__put(out, name->data[i] == '-' ? "_" : &name->data[i], 1);
-    weir__put_format(out, "_%s", end);
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i];
+        if (!strncmp(text, "status=", 7) || !strncmp(text, "status!=", 8))
+            return true;
+    }
+    return false;
+}
+
+/* Whether these are all conditions that there are. */
+static bool nginx_says_all(const struct suggest *suggest, bool statuses)
+{
+    size_t said =
+        (nginx_paths(suggest) != NULL) + (nginx_methods(suggest) != NULL) + (statuses ? 1 : 0);
+    return said == suggest->logs.where.count;
 }
 
 /* Requests with other methods: their value is not empty. */
@@ -168,10 +198,10 @@ static bool nginx_put_geo(struct weir__buffer *out, const struct suggest *sugges
 
 /* ---- the limit ---- */
 
-static bool nginx_has_user(const struct suggest *suggest)
+static bool nginx_has_part(const struct suggest *suggest, const char *name)
 {
     for (size_t i = 0; i < suggest->key_count; i++) {
-        if (weir__span_is(suggest->key[i], "user"))
+        if (weir__span_is(suggest->key[i], name))
             return true;
     }
     return false;
@@ -180,7 +210,7 @@ static bool nginx_has_user(const struct suggest *suggest)
 /* The line weir_limit. NULL, or why there is none. */
 static const char *nginx_put_limit(struct weir__buffer *out, const struct suggest *suggest,
                                    const struct desk_suggestion *it,
-                                   const struct weir__buffer *name)
+                                   const struct weir__buffer *name, const char *statuses)
 {
     const char *wrong = NULL, *methods = nginx_methods(suggest);
     struct weir__span header;
@@ -194,13 +224,35 @@ static const char *nginx_put_limit(struct weir__buffer *out, const struct sugges
         if (!nginx_put_variable(out, header))
             wrong = "no variable of nginx is such a cost; see Costs in docs/NGINX.md";
     }
+    if (*statuses)
+        weir__put_format(out, " on=%s", statuses);
     weir__put_text(out, it->exempt || methods ? " unless=" : "");
     if (it->exempt)
         nginx_put_own(out, name, "spared");
     if (methods)
         nginx_put_own(out, name, "other");
-    weir__put_text(out, !it->total && nginx_has_user(suggest) ? " phase=precontent;\n" : ";\n");
+    weir__put_text(out,
+                   !it->total && nginx_has_part(suggest, "user") ? " phase=precontent;\n" : ";\n");
     return wrong;
+}
+
+/* A path in every spelling that one application or another reads alike: in capitals, with spaces or
+ * dots around its parts, with ;x behind them, with / at its end, behind /x/..; as Java reads it.
+ * nginx itself decodes %6c and resolves dots before. */
+static void nginx_put_spellings(struct weir__buffer *out, const char *path, size_t len, bool star)
+{
+    weir__put_text(out, "\"^(.*;)?");
+    for (size_t i = 0; i < len; i++) {
+        bool last = i + 1 == len;
+        if (path[i] == '/' && last && !star)
+            break;
+        if (path[i] == '/' && i > 0)
+            weir__put_text(out, "[ .]*(;[^/]*)?");
+        weir__put_text(out, path[i] == '/' && last ? "/" : path[i] == '/' ? "/+ *" : "");
+        if (path[i] != '/')
+            weir__put_format(out, "%s%c", path[i] == '.' ? "\\" : "", path[i]);
+    }
+    weir__put_text(out, star ? "\"" : "[ .]*/*(;|$)\"");
 }
 
 /* A location for each of the paths, with the line in it. */
@@ -209,13 +261,43 @@ static void nginx_put_locations(struct weir__buffer *out, const char *paths, con
     while (*paths) {
         size_t len = strcspn(paths, "|");
         bool star = len > 0 && paths[len - 1] == '*';
-        weir__put_format(out, "location %s %.*s {\n    %s", star ? "^~" : "=", (int)(len - star),
-                         paths, line);
+        size_t bare = len - star;
+        if (bare == 1) {
+            weir__put_format(out, "location %s / {\n", star ? "^~" : "=");
+        } else {
+            weir__put_text(out, star ? "# also in capitals and with ;x"
+                                     : "# also in capitals, with / at its end and with ;x");
+            weir__put_text(out, "; put it above other locations with ~\nlocation ~* ");
+            nginx_put_spellings(out, paths, bare, star);
+            weir__put_text(out, " {\n");
+        }
+        weir__put_format(out, "    %s", line);
         weir__put_text(out,
                        "    # Repeat the server's weir_limit here: those of a location replace "
-                       "it.\n    # Then what the location does, like proxy_pass.\n}\n");
+                       "it.\n    # Then what the location does, like proxy_pass http://host;\n}\n");
         paths += len + (paths[len] == '|');
     }
+}
+
+/* What the lines cannot say, or what is not expected of them. */
+static void nginx_put_notes(const struct suggest *suggest, bool total, const char *statuses,
+                            struct suggest_paste *paste)
+{
+    if (!nginx_says_all(suggest, *statuses))
+        weir__put_text(suggest_note(paste),
+                       "nginx: these lines do not say all of --where. weir_limit belongs into the "
+                       "location of those requests. Repeat the server's weir_limit there: those of "
+                       "a location replace those of the server.");
+    if (*statuses)
+        weir__put_format(suggest_note(paste),
+                         "nginx: on=%s charges only such answers. Whoever has used up the limit is "
+                         "denied whatever it asks for here.",
+                         statuses);
+    if (!total && nginx_has_part(suggest, "path"))
+        weir__put_text(suggest_note(paste),
+                       "nginx: each spelling of a path, like /A or /a;x, is a key of its own. A "
+                       "client that varies it is not limited: use a policy, or a location and a "
+                       "key without the path.");
 }
 
 void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_paste *paste)
@@ -224,9 +306,14 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
     const char *methods = nginx_methods(suggest), *paths = nginx_paths(suggest);
     struct weir__buffer *out = &paste->nginx;
     struct weir__buffer name = weir__buffer_growing(), line = weir__buffer_growing();
+    struct weir__buffer statuses = weir__buffer_growing();
+    bool by_status = nginx_put_statuses(&statuses, suggest);
+    const char *on = by_status ? statuses.data : "";
     suggest_put_name(&name, suggest, i);
     weir__put_format(out, "weir_zone %s 10m;\n", name.data);
-    const char *wrong = nginx_put_limit(&line, suggest, it, &name);
+    const char *wrong = nginx_put_limit(&line, suggest, it, &name, on);
+    if (nginx_has_status(suggest) && !by_status)
+        wrong = "on= cannot say which answers these are; see Failures only in docs/NGINX.md";
     if (it->exempt && !nginx_put_geo(out, suggest, &name))
         wrong = "geo knows addresses only; see Exemptions in docs/NGINX.md";
     if (methods)
@@ -238,17 +325,9 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
         weir__put_text(out, line.data);
     }
     paste->no_nginx = paste->no_nginx ? paste->no_nginx : wrong;
+    if (!paste->no_nginx)
+        nginx_put_notes(suggest, it->total, on, paste);
     weir__buffer_free(&name);
     weir__buffer_free(&line);
-    if (!paste->no_nginx && !nginx_says_all(suggest))
-        weir__put_text(suggest_note(paste),
-                       "nginx: these lines do not say all of --where. weir_limit belongs into the "
-                       "location of those requests. Repeat the server's weir_limit there: those of "
-                       "a location replace those of the server.");
-    if (!paste->no_nginx && paths)
-        weir__put_text(
-            suggest_note(paste),
-            "spellings: in capitals or with / at its end it is another path, for nginx "
-            "also with ;x. If your application reads them alike, they pass by the limit: "
-            "see docs/LOGIN.md.");
+    weir__buffer_free(&statuses);
 }

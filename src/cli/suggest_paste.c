@@ -67,6 +67,7 @@ void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest)
     const char *equals = strchr(best, '=');
     assert(equals && equals > best); /* the reader took it */
     weir__put_text(out, equals[-1] == '!' ? "not-" : "");
+    weir__put_text(out, strncmp(best, "status", 6) ? "" : "status-");
     size_t from = out->len;
     word_put(out, (struct weir__span){equals + 1, strcspn(equals + 1, "|")});
     if (out->len == from)
@@ -91,7 +92,7 @@ static void yaml_put(struct weir__buffer *out, const char *text, size_t len)
                                         "off",  "y",     "n",    "~",   NULL};
     bool plain = len > 0 && (islower((unsigned char)text[0]) || text[0] == '/');
     for (size_t i = 0; i < len && plain; i++)
-        plain = isalnum((unsigned char)text[i]) || strchr("_./-", text[i]);
+        plain = isalnum((unsigned char)text[i]) || strchr("_./()-", text[i]);
     for (size_t i = 0; words[i] && plain; i++)
         plain = !(strlen(words[i]) == len && !memcmp(words[i], text, len));
     if (plain) {
@@ -131,18 +132,79 @@ static void yaml_put_values(struct weir__buffer *out, const char *values)
     weir__put_text(out, several ? "]" : "");
 }
 
+/* A path in every spelling that one application or another reads alike: `lower` is in the name of
+ * the condition, a / at the end is another value, and policies know the rest by themselves. */
+static void yaml_put_paths(struct weir__buffer *out, const char *values)
+{
+    const char *comma = "[";
+    for (const char *from = values;; from++) {
+        size_t len = strcspn(from, "|"), bare = len;
+        struct weir__buffer path = weir__buffer_growing();
+        bool star = memchr(from, '*', len) != NULL;
+        while (!star && bare > 1 && from[bare - 1] == '/')
+            bare--;
+        for (size_t i = 0; i < bare; i++)
+            weir__put(&path, &(char){(char)tolower((unsigned char)from[i])}, 1);
+        for (int slash = 0; slash < (star || bare <= 1 ? 1 : 2); slash++) {
+            weir__put_text(&path, slash ? "/" : "");
+            weir__put_text(out, comma);
+            yaml_put(out, path.data, path.len);
+            comma = ", ";
+        }
+        weir__buffer_free(&path);
+        from += len;
+        if (!*from)
+            break;
+    }
+    weir__put_text(out, "]");
+}
+
 /* ---- the policy ---- */
 
 /* Whether a request has this before it is answered, as policies know it. */
 static bool policy_knows(struct weir__span name)
 {
     static const char *const names[] = {"ip", "method", "path", "host", "user", NULL};
+    if (suggest_begins(name, "lower(") && name.data[name.len - 1] == ')')
+        name = (struct weir__span){name.data + 6, name.len - 7};
     for (size_t i = 0; names[i]; i++) {
         if (weir__span_is(name, names[i]))
             return true;
     }
-    return suggest_begins(name, "header.") || suggest_begins(name, "lower(header.") ||
-           suggest_begins(name, "ip(header.");
+    return suggest_begins(name, "header.") || suggest_begins(name, "ip(header.");
+}
+
+const char *suggest_status(const struct suggest *suggest)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i];
+        if (strncmp(text, "status=", 7) && strncmp(text, "status!=", 8))
+            continue;
+        if (found)
+            return NULL;
+        found = text;
+    }
+    return found;
+}
+
+/* Why a condition on what policies do not know is in no policy. */
+static void policy_refuse(struct suggest_paste *paste, const char *text, struct weir__span name)
+{
+    if (weir__span_is(name, "status")) {
+        weir__fail(&paste->no_policy, WEIR_EINVAL, 0,
+                   "a policy is decided before the answer is known. The limit must be charged on "
+                   "answers with %s only: ask the server before each request, and settle the "
+                   "charge to 0 after other answers, as in docs/LOGIN.md.",
+                   cli_show_text(text).text);
+        return;
+    }
+    weir__fail(&paste->no_policy, WEIR_EINVAL, 0,
+               "policies do not know %s of a request, so they cannot say that the limit is only "
+               "for some",
+               cli_show(name.data, name.len).text);
+    paste->no_nginx = "see Failures only and Exemptions in docs/NGINX.md for limits that are only "
+                      "for some requests";
 }
 
 /* Conditions of --where. False: one of them cannot be written, and without it the limit would be
@@ -155,20 +217,20 @@ static bool policy_put_match(const struct suggest *suggest, struct suggest_paste
         assert(equals && equals > text); /* the reader took it */
         bool negated = equals[-1] == '!';
         struct weir__span name = {text, (size_t)(equals - text) - negated};
+        bool path = weir__span_is(name, "path") && !negated;
         if (!policy_knows(name)) {
-            weir__fail(&paste->no_policy, WEIR_EINVAL, 0,
-                       "policies do not know %s of a request, so they cannot say that the limit is "
-                       "only for some",
-                       cli_show(name.data, name.len).text);
-            paste->no_nginx = "see Failures only and Exemptions in docs/NGINX.md for limits "
-                              "that are only for some requests";
+            policy_refuse(paste, text, name);
             return false;
         }
         weir__put_text(out, i ? ", " : ", match: {");
+        if (path)
+            name = weir__span_of("lower(path)");
         yaml_put(out, name.data, name.len);
         weir__put_text(out, negated ? ": {" : ": ");
         if (negated && !strcmp(equals + 1, "*")) {
             weir__put_text(out, "absent: true");
+        } else if (path) {
+            yaml_put_paths(out, equals + 1);
         } else {
             weir__put_text(out, negated ? "not: " : "");
             yaml_put_values(out, equals + 1);
@@ -360,20 +422,6 @@ static void policy_make(const struct suggest *suggest, size_t i, struct suggest_
 
 /* ---- both ---- */
 
-/* The log counted networks of 64 bits. */
-static bool paste_has_ipv6(const struct suggest *suggest)
-{
-    const struct desk_engine *engine = suggest->result->whole;
-    for (size_t i = 0; i < engine->entries && i < 10000; i++) {
-        const struct desk_key *key = desk_engine_key(engine, i);
-        struct weir__span text = key ? desk_key_text(engine, key) : (struct weir__span){"", 0};
-        struct weir__network network;
-        if (!weir__network_read(text.data, text.len, &network) && network.address.family == 6)
-            return true;
-    }
-    return false;
-}
-
 void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_paste *ret)
 {
     const struct desk_suggestion *it = &suggest->result->suggestions[i];
@@ -384,10 +432,6 @@ void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_
         policy_make(suggest, i, ret);
         suggest_nginx_make(suggest, i, ret);
     }
-    if (!ret->no_nginx && !it->total && suggest->key_count == 1 &&
-        weir__span_is(suggest->key[0], "ip") && paste_has_ipv6(suggest))
-        weir__put_text(suggest_note(ret), "nginx: this counts each IPv6 address, the log each /64; "
-                                          "see Keys in docs/NGINX.md.");
 }
 
 void suggest_paste_free(struct suggest_paste *paste)

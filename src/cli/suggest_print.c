@@ -97,8 +97,8 @@ static void print_goal(const struct suggest *suggest)
     if (buffer.len == 0) /* nobody asked for one, and the log did not come that far */
         return;
     if (result->goal.usual)
-        weir__put_text(&buffer, ", as nothing else was asked for (--deny-keys, --deny-requests, "
-                                "--protect)");
+        weir__put_text(&buffer, ". This is the usual goal; --deny-keys, --deny-requests and "
+                                "--protect set others.");
     putchar('\n');
     cli_print_labelled("goal", LABELS, text);
     if (result->parts[0].requests > 0)
@@ -292,7 +292,7 @@ void suggest_print(const struct suggest *suggest)
     print_peaks(suggest);
     print_goal(suggest);
     if (result->verdict != DESK_SUGGESTED) {
-        printf("\n%s%s%s\n", style.bad,
+        printf("%s%s%s%s\n", result->whole->requests > 0 ? "\n" : "", style.bad,
                result->verdict == DESK_NO_LIMIT ? "No limit meets the goal."
                                                 : "The log says too little for a suggestion.",
                style.off);

@@ -8,6 +8,7 @@
 
 #define SPARED_NAMED 3 /* keys */
 #define FEW_KEYS 10    /* fewer say little */
+#define THIN 0.8       /* of what the goal permits: more leaves little room */
 #define SECOND_US INT64_C(1000000)
 #define HEAVY 0.5 /* of all requests: a key that should be known by name */
 
@@ -130,28 +131,31 @@ static void why_put_meaning(struct weir__buffer *out, const struct suggest *sugg
                             const weir_limit *limit)
 {
     const struct desk_engine *whole = suggest->result->whole;
-    bool costs = whole->cost != whole->requests;
+    bool costs = whole->cost != whole->requests, answers = suggest_status(suggest) != NULL;
+    const char *unit = costs ? "" : answers ? " such answers" : " times";
     for (size_t i = 0; i < limit->count; i++) {
         const struct weir__rule *rule = &limit->rules[i];
         const char *each = suggest->key_text[0] == '\'' ? "" : "Each ";
         if (i == 0)
             weir__put_format(out, "%s%s may %s ", each, *each ? suggest->key_text : "All together",
-                             costs ? "use" : "ask");
+                             costs     ? "use"
+                             : answers ? "get"
+                                       : "ask");
         else
             weir__put_text(out, ", and ");
         bool bucket = weir__algorithm_of(rule)->shape == WEIR__SHAPE_DEBT;
         if (!bucket)
-            weir__put_format(out, "%" PRId64 "%s within %s%s, fast or slowly", rule->count,
-                             costs ? "" : " times",
+            weir__put_format(out, "%" PRId64 "%s within %s%s, fast or slowly", rule->count, unit,
                              rule->period_us == 10 * SECOND_US     ? ""
                              : rule->period_us == 3600 * SECOND_US ? "an "
                                                                    : "a ",
                              why_period(rule->period_us));
         else if (rule->burst == 1 && !costs)
-            weir__put_format(out, "once every %s", cli_exact(rule->period_us / rule->count).text);
+            weir__put_format(out, "%s every %s", answers ? "one such answer" : "once",
+                             cli_exact(rule->period_us / rule->count).text);
         else
             weir__put_format(out, "%" PRId64 "%s at once, then %" PRId64 " per %s", rule->burst,
-                             costs ? "" : " times", rule->count, why_period(rule->period_us));
+                             unit, rule->count, why_period(rule->period_us));
     }
     weir__put_text(out, ". ");
 }
@@ -271,25 +275,42 @@ static void meets_put_missed(struct weir__buffer *out, const struct desk_suggest
         weir__put_text(out, "there were no requests");
 }
 
-void suggest_put_meets(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
+/* What was denied, and what the goal permits. True: there is little room between them. */
+static bool meets_put_room(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
 {
     const struct desk_suggestion *it = &result->suggestions[i];
     const struct desk_goal *goal = &result->goal;
-    bool keys = goal->keys >= 0 && it->keys.high * DESK_MILLION > (double)goal->keys;
-    bool requests =
-        goal->requests >= 0 && it->requests.high * DESK_MILLION > (double)goal->requests;
-    if (!it->meets) {
+    int64_t most = goal->keys >= 0 ? desk_goal_keys(goal, result->parts[1].keys) : 0;
+    int64_t denied = it->outcome.keys_denied;
+    bool thin = false;
+    if (goal->keys >= 0 && most == 0)
+        weir__put_text(out, ": nobody was denied");
+    else if (goal->keys >= 0)
+        weir__put_format(out, ": %" PRId64 " key%s denied, and the goal permits %" PRId64, denied,
+                         say_s(denied), most);
+    thin = most > 0 && (double)denied > THIN * (double)most;
+    if (goal->requests < 0)
+        return thin;
+    weir__put_format(out, "%s %s of the requests denied, and the goal permits %g%%",
+                     goal->keys >= 0 ? ";" : ":", suggest_percent(it->requests.part).text,
+                     (double)goal->requests / 1e4);
+    return thin || it->requests.part * DESK_MILLION > THIN * (double)goal->requests;
+}
+
+void suggest_put_meets(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
+{
+    const struct desk_goal *goal = &result->goal;
+    if (!result->suggestions[i].meets) {
         meets_put_missed(out, result, i);
         return;
     }
-    weir__put_text(out, "met");
-    if (keys && result->parts[1].keys < FEW_KEYS)
-        weir__put_text(out, ", but so few keys say little about another day");
-    else if (keys || requests)
-        weir__put_format(
-            out, ", but another day may miss it: up to %s of the %s, and the goal is %g%%",
-            suggest_percent(keys ? it->keys.high : it->requests.high).text,
-            keys ? "keys" : "requests", (double)(keys ? goal->keys : goal->requests) / 1e4);
+    struct weir__buffer room = weir__buffer_growing();
+    bool thin = meets_put_room(&room, result, i);
+    weir__put_text(out, thin ? "met, with little room" : "met");
+    weir__put_text(out, room.data);
+    if (goal->keys >= 0 && result->parts[1].keys < FEW_KEYS)
+        weir__put_text(out, "; so few keys say little about another day");
+    weir__buffer_free(&room);
 }
 
 const char *suggest_order(const struct desk_suggest *result)
@@ -298,6 +319,9 @@ const char *suggest_order(const struct desk_suggest *result)
            : result->goal.protect > 0
                ? "Choose one of these. Those that meet the goal come first; of them the gentlest, "
                  "which denies the fewest keys."
+           : result->options.spare_count > 0
+               ? "Choose one of these. Those that meet the goal and stop much come first; of them "
+                 "the gentlest, which denies the fewest keys, then one without exemptions."
                : "Choose one of these. Those that meet the goal and stop much come first; of them "
                  "the gentlest, which denies the fewest keys.";
 }

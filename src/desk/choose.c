@@ -349,7 +349,11 @@ static bool choose_comes_first(const struct desk_suggest *suggest, const struct 
                                const struct desk_suggestion *b)
 {
     int x = choose_class(suggest, a), y = choose_class(suggest, b);
-    return x != y ? x < y : a->outcome.keys_denied < b->outcome.keys_denied;
+    if (x != y)
+        return x < y;
+    if (a->outcome.keys_denied != b->outcome.keys_denied)
+        return a->outcome.keys_denied < b->outcome.keys_denied;
+    return !a->exempt && b->exempt;
 }
 
 bool desk_choose_order(struct desk_suggest *suggest)

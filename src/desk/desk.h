@@ -130,6 +130,9 @@ struct desk_facts {
     const char
         *unseen_field; /* of options->fields: no line has what it names; NULL: all are there */
     const char *unseen_where; /* likewise of options->where; but NAME!=* needs nothing */
+    const char *const *where; /* options->where */
+    size_t where_count;
+    char hint[400]; /* no line is as `where` asks: what lines have instead, safe to print; or "" */
     int64_t unreadable;
     int64_t reasons[DESK_REASON_COUNT]; /* of the unreadable ones */
     struct desk_example examples[DESK_EXAMPLES];

@@ -101,6 +101,7 @@ struct desk_tally {
     int64_t requests_of_denied;           /* all requests of the keys that were denied */
     int64_t keys_stopped, stopped_denied; /* and what these were denied */
     int64_t spared_denied;                /* requests of keys that are spared */
+    int64_t spared_would_deny; /* of keys that it leaves out: what it would deny them otherwise */
     int64_t longest_delay_us, longest_locked_us;
     uint64_t locked_hash[2]; /* of the key that was locked out longest */
     int64_t denied_by[DESK_PARTS_MAX];

@@ -370,6 +370,11 @@ void desk_reader_facts(const struct desk_reader *reader, struct desk_facts *ret)
     if (ret->lines > ret->unreadable)
         desk_selection_unseen(&reader->shared.selection, reader->shared.options,
                               reader->shared.seen, ret);
+    ret->where = reader->options.where;
+    ret->where_count = reader->options.where_count;
+    struct weir__buffer hint = weir__buffer_over(ret->hint, sizeof ret->hint);
+    if (ret->filtered > 0 && !reader->shared.taken && !ret->unseen_where)
+        desk_hints_say(&reader->shared.hints, &reader->shared.selection, &hint);
     for (size_t i = 0; i < reader->count; i++) {
         const struct desk_source *source = &reader->sources[i];
         struct desk_file_facts *file = &reader->files[i];

@@ -14,8 +14,9 @@
 
 #define TICKS 8
 #define CHART_HEIGHT 100 /* units of the SVG */
-#define USUAL_BARS 95    /* percent of the bars that are not looked at as a peak */
-#define CUT_ABOVE 5      /* a peak that is so many times as high is cut */
+#define FILES_NAMED 8
+#define USUAL_BARS 95 /* percent of the bars that are not looked at as a peak */
+#define CUT_ABOVE 5   /* a peak that is so many times as high is cut */
 
 static const char html_head[] =
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -171,7 +172,8 @@ static int64_t html_scale(const struct desk_engine *engine, int64_t *ret_peak)
 
 enum html_layer { HTML_ALLOWED, HTML_DELAYED, HTML_DENIED };
 
-/* One layer of the bars: from below admitted at once, delayed, denied. */
+/* One layer of the bars: from below admitted at once, delayed, denied. A bar that is cut keeps its
+ * proportions: otherwise what was denied at a peak would not be seen. */
 static void html_put_layer(struct weir__buffer *out, const struct desk_engine *engine,
                            const struct desk_bin *bins, int64_t scale, enum html_layer layer)
 {
@@ -185,11 +187,11 @@ static void html_put_layer(struct weir__buffer *out, const struct desk_engine *e
         int64_t amount = layer == HTML_ALLOWED   ? at_once
                          : layer == HTML_DELAYED ? bins[i].delayed
                                                  : bins[i].denied;
-        if (amount == 0 || below >= scale)
+        if (amount == 0)
             continue;
-        amount = weir__min(amount, scale - below);
-        double bottom = CHART_HEIGHT * (1 - (double)below / (double)scale);
-        double height = CHART_HEIGHT * (double)amount / (double)scale;
+        double full = (double)weir__max(scale, bins[i].allowed + bins[i].denied);
+        double bottom = CHART_HEIGHT * (1 - (double)below / full);
+        double height = CHART_HEIGHT * (double)amount / full;
         weir__put_format(out, "M%zu %.2fh1v-%.2fh-1z", i, bottom, height < 0.3 ? 0.3 : height);
     }
     weir__put_text(out, "\"/>");
@@ -316,6 +318,24 @@ static void html_put_said(struct weir__buffer *out, const struct desk_said *said
     weir__put_text(out, "</dl>\n");
 }
 
+/* Which logs, and which of their lines. */
+static void html_put_files(struct weir__buffer *out, const struct desk_facts *facts)
+{
+    for (size_t i = 0; i < facts->file_count && i < FILES_NAMED; i++) {
+        const struct desk_file_facts *file = &facts->files[i];
+        weir__put_text(out, i ? ", " : "");
+        html_put_text(out, strcmp(file->path, "-") ? file->path : "standard input");
+        weir__put_format(out, " (%s)", file->format ? file->format : "empty");
+    }
+    if (facts->file_count > FILES_NAMED)
+        weir__put_format(out, " and %zu more files", facts->file_count - FILES_NAMED);
+    for (size_t i = 0; i < facts->where_count; i++) {
+        weir__put_text(out, i ? " and <code>" : "<br>only requests with <code>");
+        html_put_text(out, facts->where[i]);
+        weir__put_text(out, "</code>");
+    }
+}
+
 static void html_put_beginning(struct weir__buffer *out, const struct desk_report *report)
 {
     const struct desk_engine *engine = report->engine;
@@ -325,13 +345,9 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
     weir__put_text(out, "</title>\n</head>\n<body>\n<h1>");
     html_put_text(out, report->heading);
     weir__put_text(out, "</h1>\n<p class=\"soft\">");
-    for (size_t i = 0; report->facts && i < report->facts->file_count; i++) {
-        const struct desk_file_facts *file = &report->facts->files[i];
-        weir__put_text(out, i ? ", " : "");
-        html_put_text(out, file->path);
-        weir__put_format(out, " (%s)", file->format ? file->format : "empty");
-    }
-    if (!report->facts)
+    if (report->facts)
+        html_put_files(out, report->facts);
+    else
         html_put_text(out, report->path);
     if (engine->requests > 0) {
         weir__put_text(out, "<br>from ");
@@ -344,6 +360,11 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
         weir__put_text(out, ".");
     }
     weir__put_text(out, "</p>\n");
+    if (report->facts && report->facts->hint[0]) {
+        weir__put_text(out, "<p class=\"note\">No line matches --where: ");
+        html_put_text(out, report->facts->hint);
+        weir__put_text(out, "</p>\n");
+    }
     html_put_said(out, report->said, report->said_count);
     weir__put_text(out, "<div class=\"facts\">");
     html_put_fact(out, "requests", engine->requests, false);
@@ -367,12 +388,13 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
 static void html_put_comparison(struct weir__buffer *out, const struct desk_report *report)
 {
     const struct desk_engine *engine = report->engine;
-    bool about;
+    bool spared = engine->options.spare_count > 0, all = true, about;
     int64_t keys = desk_engine_distinct(engine, &about);
-    weir__put_text(out, "<section><h2>Candidates</h2><div class=\"wide\"><table><tr><th></th>"
-                        "<th>allowed</th><th>denied</th><th>of all</th><th>delayed</th>"
-                        "<th>keys denied</th><th>of all</th><th>locked out</th><th>most per s</th>"
-                        "</tr>\n");
+    weir__put_text(out,
+                   "<section><h2>Candidates</h2><div class=\"wide\"><table><tr><th></th>"
+                   "<th>allowed</th><th>denied</th><th>of all</th><th>delayed</th>"
+                   "<th>keys denied</th><th>of all</th><th>denied for</th><th>most per s</th>");
+    weir__put_text(out, spared ? "<th>if not spared</th></tr>\n" : "</tr>\n");
     for (size_t i = 0; i < engine->count; i++) {
         const struct desk_tally *tally = &engine->tallies[i];
         weir__put_text(out, "<tr><td>");
@@ -387,9 +409,19 @@ static void html_put_comparison(struct weir__buffer *out, const struct desk_repo
         weir__put_about(out, tally->longest_locked_us);
         weir__put_text(out, "</td>");
         html_put_cell(out, tally->rates->highest[0]);
+        if (spared)
+            html_put_cell(out, tally->spared_would_deny);
         weir__put_text(out, "</tr>\n");
     }
-    weir__put_text(out, "</table></div></section>\n");
+    weir__put_text(out, "</table></div>");
+    for (size_t i = 0; i < engine->count; i++)
+        all &= engine->options.candidates[i].spares;
+    if (spared)
+        weir__put_format(out,
+                         "<p class=\"soft\">%sThe last column says what a limit would deny to "
+                         "spared keys that are left out of it.</p>",
+                         all ? "Spared keys are left out of every limit, also of your own. " : "");
+    weir__put_text(out, "</section>\n");
 }
 
 /* A list that is cut says so. */
@@ -468,7 +500,9 @@ static void html_put_candidate(struct weir__buffer *out, const struct desk_repor
     html_put_fact(out, "keys denied", tally->keys_denied, false);
     html_put_part(out, "of the keys", tally->keys_denied, desk_engine_distinct(engine, &about));
     html_put_part(out, "of the requests are theirs", tally->requests_of_denied, engine->requests);
-    html_put_span_fact(out, "locked out at the longest", tally->longest_locked_us);
+    if (engine->options.spare_count > 0)
+        html_put_fact(out, "more would be denied, if not spared", tally->spared_would_deny, false);
+    html_put_span_fact(out, "denied for, at the longest", tally->longest_locked_us);
     if (tally->delayed > 0) {
         html_put_span_fact(out, "delay, half of the delayed", desk_tally_delay_us(tally, 0.5));
         html_put_span_fact(out, "delay, 99% of the delayed", desk_tally_delay_us(tally, 0.99));
@@ -610,9 +644,10 @@ void desk_report_html(const struct desk_report *report, struct weir__buffer *out
     const struct desk_engine *engine = report->engine;
     weir__put_text(out, html_head);
     html_put_beginning(out, report);
-    if (engine->count > 1)
+    bool nothing = engine->requests == 0 && report->facts && report->facts->lines > 0;
+    if (engine->count > 1 && !nothing)
         html_put_comparison(out, report);
-    for (size_t i = 0; i < engine->count; i++)
+    for (size_t i = 0; i < engine->count && !nothing; i++)
         html_put_candidate(out, report, i);
     if (engine->requests > 0) {
         html_put_spread(out, engine);

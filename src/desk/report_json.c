@@ -99,6 +99,8 @@ static void json_put_candidate(struct weir__json *json, const struct desk_report
     weir__json_put_int(json, "cost_denied", tally->cost_denied);
     weir__json_put_int(json, "keys_denied", tally->keys_denied);
     weir__json_put_int(json, "requests_of_keys_denied", tally->requests_of_denied);
+    if (engine->options.spare_count > 0)
+        weir__json_put_int(json, "spared_would_deny", tally->spared_would_deny);
     weir__json_put_seconds(json, "longest_locked_out", tally->longest_locked_us);
     json_put_delays(json, tally);
     weir__json_open(json, "highest_admitted", '{');
@@ -163,7 +165,12 @@ void desk_report_put_log(struct weir__json *json, const struct desk_facts *facts
     weir__json_put_int(json, "crowded", facts->crowded);
     weir__json_put_int(json, "spread", facts->spread);
     weir__json_put_int(json, "jumps", facts->jumps);
+    weir__json_open(json, "where", '[');
+    for (size_t i = 0; i < facts->where_count; i++)
+        weir__json_put_string(json, NULL, facts->where[i]);
+    weir__json_close(json, ']');
     weir__json_put_string(json, "unseen_where", facts->unseen_where);
+    weir__json_put_string(json, "hint", facts->hint[0] ? facts->hint : NULL);
     json_put_files(json, facts);
     json_put_examples(json, facts);
     weir__json_close(json, '}');

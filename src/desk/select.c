@@ -276,8 +276,8 @@ static enum desk_selected select_refused(const struct desk_selection *selection,
 
 enum desk_selected desk_select(const struct desk_selection *selection,
                                const struct desk_format *format, const struct desk_fields *fields,
-                               struct desk_room *room, struct desk_arrival *ret,
-                               enum desk_reason *ret_reason, char why[96])
+                               struct desk_room *room, struct desk_hints *hints,
+                               struct desk_arrival *ret, enum desk_reason *ret_reason, char why[96])
 {
     struct select_context context = {selection, format, fields, room};
     struct weir__subject subject = {select_find, &context};
@@ -287,6 +287,8 @@ enum desk_selected desk_select(const struct desk_selection *selection,
     bool wanted = weir__conditions_hold(&selection->conditions, view);
     if (view->wrong >= 0)
         return select_refused(selection, view, ret_reason, why);
+    if (!wanted && hints)
+        desk_hints_note(hints, selection, view);
     if (!wanted)
         return DESK_FILTERED;
     bool keyed = select_key(selection, &context, view, &ret->key);

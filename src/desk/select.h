@@ -37,6 +37,7 @@ struct desk_selection {
     int ip, key;       /* the attributes for that */
     struct weir__conditions conditions;
     struct weir__condition items[WEIR__CONDITIONS_MAX];
+    const char *const *where; /* what they were read from */
     struct weir__span templates[DESK_TEMPLATES_MAX];
     size_t template_count;
     bool costs; /* options->cost was given */
@@ -72,12 +73,48 @@ void desk_selection_unseen(const struct desk_selection *selection,
                            const struct desk_options *options, uint64_t seen,
                            struct desk_facts *ret);
 
+/* ---- hints (hint.c): why no line was taken ---- */
+
+#define DESK_HINT_VALUES 32 /* the first four of them are meant to be right */
+#define DESK_HINT_BYTES 48
+
+struct desk_hint_value {
+    int64_t count;
+    char text[DESK_HINT_BYTES];
+    uint8_t len;
+    bool cut;
+};
+
+/* What lines have that do not fulfil a condition. */
+struct desk_hint {
+    bool held, more;              /* a line fulfilled it; there are other values */
+    int64_t below;                /* lines with a path below the one that is asked for */
+    struct desk_hint_value lower; /* one of them; len 0: none */
+    struct desk_hint_value alike; /* the value in another case, or with another / at its end */
+    struct desk_hint_value values[DESK_HINT_VALUES]; /* the frequent ones; count 0: free */
+};
+
+struct desk_hints {
+    struct desk_hint of[WEIR__CONDITIONS_MAX];
+};
+
+/* A line that was left out, whose values are in the view. */
+void desk_hints_note(struct desk_hints *hints, const struct desk_selection *selection,
+                     struct weir__view *view);
+/* One sentence, safe to print. */
+void desk_hints_say(const struct desk_hints *hints, const struct desk_selection *selection,
+                    struct weir__buffer *out);
+
+/* ---- one line ---- */
+
 /* Fills key, hash, cost and what is carried; they live in the line or in the room. If it is
- * refused, *ret_reason and why say what is wrong. */
+ * refused, *ret_reason and why say what is wrong. If it is filtered, hints take note of it; they
+ * may be NULL. */
 enum desk_selected desk_select(const struct desk_selection *selection,
                                const struct desk_format *format, const struct desk_fields *fields,
-                               struct desk_room *room, struct desk_arrival *ret,
-                               enum desk_reason *ret_reason, char why[96]);
+                               struct desk_room *room, struct desk_hints *hints,
+                               struct desk_arrival *ret, enum desk_reason *ret_reason,
+                               char why[96]);
 
 /* ---- parts ---- */
 

@@ -219,6 +219,7 @@ int desk_selection_make(const struct desk_options *options, struct desk_selectio
     const char *wrong = NULL;
     memset(ret, 0, sizeof *ret);
     memcpy(ret->secret, options->secret, sizeof ret->secret);
+    ret->where = options->where;
     ret->ip = desk_selection_attribute(ret, weir__span_of("ip"), &wrong);
     ret->key = desk_selection_attribute(ret, weir__span_of("key"), &wrong);
     if (ret->ip < 0 || ret->key < 0)

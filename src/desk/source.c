@@ -245,9 +245,10 @@ static int source_take_line(struct desk_shared *shared, struct desk_source *sour
     shared->seen |= source->fields.present;
     if (source->format->family == DESK_JSON && !shared->facts.names[0])
         desk_json_names(line, shared->facts.names, sizeof shared->facts.names);
-    switch (desk_select(&shared->selection, source->format, &source->fields, source->room, head,
-                        &reason, why)) {
+    switch (desk_select(&shared->selection, source->format, &source->fields, source->room,
+                        shared->taken ? NULL : &shared->hints, head, &reason, why)) {
     case DESK_TAKEN:
+        shared->taken = true;
         head->line = source->input.line;
         head->file = source->number;
         source->head_whole = whole && source->format->family != DESK_TRACE;
@@ -256,6 +257,7 @@ static int source_take_line(struct desk_shared *shared, struct desk_source *sour
         shared->facts.filtered++;
         return 0;
     case DESK_KEYLESS:
+        shared->taken = true;
         shared->facts.keyless++;
         return 0;
     case DESK_REFUSED:

@@ -38,6 +38,8 @@ struct desk_shared {
     struct desk_format_in_use *formats;
     struct desk_facts facts;
     uint64_t seen; /* slots that some line has */
+    bool taken;    /* a line is as --where asks */
+    struct desk_hints hints;
 };
 
 /* Opens the file, and finds out its format unless that is known. */

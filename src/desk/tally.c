@@ -310,15 +310,27 @@ static struct desk_key *engine_begin(struct desk_engine *engine, const struct de
     return desk_keys_get(engine, arrival);
 }
 
-/* What one candidate says. A key that it spares is not limited: nothing is stored for it. */
+/* A key that a candidate spares is not limited. What the candidate would deny it is counted: its
+ * state is its own, unless there is one for all keys. */
+static int engine_spare(struct desk_engine *engine, size_t i, struct desk_key *key,
+                        const struct desk_arrival *arrival, weir_decision *ret)
+{
+    weir_decision would = {.allowed = true};
+    int code = engine->options.candidates[i].total
+                   ? 0
+                   : desk_judge(engine, i, key, arrival, false, &would);
+    engine->tallies[i].spared_would_deny += !would.allowed;
+    *ret = (weir_decision){.allowed = true, .time_us = arrival->time_us};
+    return code;
+}
+
+/* What one candidate says. */
 static int engine_decide(struct desk_engine *engine, size_t i, struct desk_key *key,
                          const struct desk_arrival *arrival, bool whole, weir_decision *ret)
 {
     const struct desk_candidate *candidate = &engine->options.candidates[i];
-    if (WEIR__UNLIKELY(key->spared) && candidate->spares) {
-        *ret = (weir_decision){.allowed = true, .time_us = arrival->time_us};
-        return 0;
-    }
+    if (WEIR__UNLIKELY(key->spared) && candidate->spares)
+        return engine_spare(engine, i, key, arrival, ret);
     int64_t before_us = key->requests > 0 ? key->last_us : -1;
     int code = desk_judge(engine, i, key, arrival, whole, ret);
     if (candidate->total)

@@ -4,6 +4,7 @@
  * quote behind a backslash does not end a field.
  */
 #include "desk/format.h"
+#include "policy/view.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -263,14 +264,28 @@ static bool text_match(const struct desk_format *format, struct weir__span line,
     return true;
 }
 
+/* HAProxy writes the port behind an address of IPv6 without brackets: 2001:db8::5:41234. */
+static void text_drop_port(struct desk_fields *fields)
+{
+    struct weir__span *ip = &fields->at[DESK_IP];
+    struct weir__address address;
+    const char *colon = desk_fields_has(fields, DESK_IP) ? memrchr(ip->data, ':', ip->len) : NULL;
+    size_t len = colon ? (size_t)(colon - ip->data) : 0;
+    if (colon && memchr(ip->data, ':', len) && weir__address_read(ip->data, len, &address))
+        ip->len = len;
+}
+
 bool desk_text_read(const struct desk_format *format, struct weir__span line,
                     struct desk_fields *fields, struct desk_wrong *ret)
 {
     fields->escape = DESK_ESCAPE_BACKSLASH;
-    if (text_match(format, line, true, fields, ret))
-        return true;
-    /* A program that does not escape wrote a backslash before a quote. */
-    struct desk_wrong again;
-    fields->present = 0;
-    return memchr(line.data, '\\', line.len) && text_match(format, line, false, fields, &again);
+    bool good = text_match(format, line, true, fields, ret);
+    if (!good) { /* a program that does not escape wrote a backslash before a quote */
+        struct desk_wrong again;
+        fields->present = 0;
+        good = memchr(line.data, '\\', line.len) && text_match(format, line, false, fields, &again);
+    }
+    if (good && format->syslog)
+        text_drop_port(fields);
+    return good;
 }

@@ -359,6 +359,23 @@ static void test_numbers(void)
     CHECK(share.part == 1 && share.high == 1 && share.low < 1);
 }
 
+/* Of two that are equally good, the one that needs no exemption comes first. */
+static void test_order(void)
+{
+    struct desk_suggest suggest = {.count = 2};
+    for (size_t i = 0; i < suggest.count; i++)
+        suggest.suggestions[i] = (struct desk_suggestion){
+            .kind = i ? DESK_KIND_WINDOW : DESK_KIND_BUCKET,
+            .meets = true,
+            .exempt = i == 0,
+            .outcome = {.keys_denied = 3, .stopped_denied = 100 - 10 * (int64_t)i}};
+    CHECK(desk_choose_order(&suggest));
+    CHECK(!suggest.suggestions[0].exempt && suggest.suggestions[0].kind == DESK_KIND_WINDOW);
+    CHECK(!desk_choose_order(&suggest));
+    suggest.suggestions[1].outcome.keys_denied = 2; /* gentler: that counts more */
+    CHECK(desk_choose_order(&suggest) && suggest.suggestions[0].exempt);
+}
+
 int main(int argc, char **argv)
 {
     state = test_seed(argc > 1 ? argv[1] : NULL);
@@ -370,5 +387,6 @@ int main(int argc, char **argv)
     test_flow();
     test_suggest();
     test_numbers();
+    test_order();
     return test_report();
 }

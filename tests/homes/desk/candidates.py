@@ -172,8 +172,8 @@ def test_reports(check):
         shown = shown[:shown.index("█ allowed")]
         numbers = [int((re.search(rf"^  {what} +(\d+)", shown, re.M) or "00")[1]) for what in ("allowed", "denied", "keys denied", "highest rate")]
         check.equal(numbers, [it["allowed"], it["denied"], it["keys_denied"], it["highest_admitted"]["1s"]], f"{it['name']}: terminal and JSON")
-        locked = re.search(r"^  locked out +(\S+)", shown, re.M)
-        check(not locked or f"<b>{locked[1]}</b><span>locked out" in part, f"{it['name']}: terminal and page have the same duration: {locked}")
+        locked = re.search(r"^  denied for +(\S+)", shown, re.M)
+        check(bool(locked) == (it["denied"] > 0) and (not locked or f"<b>{locked[1]}</b><span>denied for" in part), f"{it['name']}: terminal and page have the same duration: {locked}")
         bars = [tuple(map(int, numbers)) for numbers in re.findall(r": (\d+) allowed, (\d+) of them delayed, (\d+) denied</title>", part[:part.index("</svg>")])]
         timeline = it["timeline"]
         wanted = [row for row in zip(timeline["allowed"], timeline["delayed"], timeline["denied"]) if row[0] + row[2]]

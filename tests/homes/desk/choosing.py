@@ -130,7 +130,23 @@ def test_replay_spare(check):
     rows = [row.split(",") for row in weir("replay", "token-bucket 2/m", *words, "--decisions", SAMPLE, code=0).stdout.splitlines()[1:]]
     check(all(row[3] == "1" for row in rows if row[1] == OFFICE), "--decisions: the spared key is always allowed")
     check.equal(sum(row[3] == "0" for row in rows), one["denied"], "--decisions: as many are denied")
-    check.contains(weir("replay", "token-bucket 2/m", *words, SAMPLE).stdout, ", left out of every limit\n", "the summary says so")
+    check.contains(weir("replay", "token-bucket 2/m", *words, SAMPLE).stdout, ", left out of the limit\n", "the summary says so")
+    limits = [word for it in ("bucket=token-bucket 30/m", "window=sliding-counter 50/h", "a-very-long-name-of-mine=fixed-window 500/h", *(f"c{i}=fixed-window {i + 1}/h" for i in range(9))) for word in ("--limit", it)]
+    several = replay(*limits, "--spare", OFFICE, SAMPLE)["candidates"]
+    for it in several[:5]:
+        alone = {row["key"]: row["denied"] for row in replay(it["limits"], "--where", f"ip={OFFICE}", SAMPLE)["most_denied"]}
+        check.equal(it["spared_would_deny"], alone.get(OFFICE, 0), f"{it['limits']}: what it would deny to the spared key")
+    out = weir("replay", *limits, "--spare", OFFICE, "--report", FOLDER / "spare.html", SAMPLE, code=0).stdout
+    check(re.search(r"^window  .* 1552$", out, re.M) and "  if not spared        1552  more would be denied\n" in out, "a limit that would deny the spared key says so")
+    check.contains(out, "left out of every limit, also of your own\n", "several limits: none denies it")
+    page = (FOLDER / "spare.html").read_text().replace("\u202f", "")
+    check("<th>if not spared</th>" in page and "<td>1552</td></tr>" in page and "<b>1552</b><span>more would be denied, if not spared" in page, "the page, too")
+    table = out[out.index("\nRequests per key, and how many of them each limit denied\n"):].splitlines()[3:]
+    check.equal(table[0].split(), ["requests", "of", "all", "bucket", "window", "a-very-long-", "c0", "key"], "keys by limits: as many as fit")
+    check.equal([row.split() for row in table[1:4]], [["3600", "15.56%", "3481", "3550", "3100", "3599", ATTACKER], ["2880", "12.45%", "0", "1703", "0", "2856", SCRAPER],
+                                                      ["2027", "8.76%", "0", "0", "0", "0", OFFICE, "spared"]], "keys by limits")
+    check.equal(table[-1].strip(), "and 8 more limits: see --report or --json", "keys by limits: what is cut is told")
+    check("if not spared" not in weir("replay", *limits, SAMPLE).stdout, "nobody is spared: no such column")
     trace = FOLDER / "spare.csv"
     trace.write_text("time,key\n" + "0,ann\n0,bob\n" * 3)
     check.equal(replay("token-bucket 1/s", "--spare", "ann", trace)["denied"], 2, "a trace")
@@ -201,13 +217,13 @@ def test_nginx(check):
     text = told["suggestions"][0]["nginx"]
     count = int(re.search(r'"token-bucket (\d+)/m"', text)[1])
     http, _, server = text.partition("# in server { ... }:\n")
-    server = server.replace("# Then what the location does", "proxy_pass http://127.0.0.1:{port}/page; # Then what the location does")
+    server = server.replace("# Then what the location does", "rewrite ^ /page break; proxy_pass http://127.0.0.1:{port}; # Then what the location does")
     with nginx_server.Nginx(http=http, server=server + "location = /page { empty_gif; } location = /page/ { empty_gif; }") as nginx:
         check("[warn]" not in nginx.errors(), "nginx does not warn")
         check.equal(nginx.statuses(["/login"] * (count + 3)).count(429), 0, "GET is not limited")
         posts = [nginx.get("/login", method="POST").status for _ in range(count + 3)]
         check.equal(posts.count(429), 3, f"POST is: {posts}")
-    for where, said in (("path=/api/*", "location ^~ /api/ {"), ("path=/a|/b", "location = /b {"), ("method!=GET", 'map $request_method $not_get_other { default ""; GET 1; }')):
+    for where, said in (("path=/api/*", 'location ~* "^(.*;)?/+ *api[ .]*(;[^/]*)?/" {'), ("path=/a|/b", 'location ~* "^(.*;)?/+ *b[ .]*/*(;|$)" {'), ("method!=GET", 'map $request_method $not_get_other { default ""; GET 1; }')):
         log = write("paths.json", [(at, ip, draw, method) for at, ip, draw, method in
                                    ((i / 7, f"198.51.100.{i % 200}", ("/api/x", "/a", "/b")[i % 3], ("GET", "POST")[i % 2]) for i in range(9000))])
         told = suggest(log, "--where", where)["suggestions"]
@@ -218,7 +234,48 @@ def test_nginx(check):
             check.equal(code, 0, f"{where}: nginx takes {it['nginx']!r}: {wrong}")
     for where in ("path=/a*b|/a", "path=*", "path=/a|*"):
         odd = suggest(log, "--where", where, "--deny-keys", "10%")["suggestions"][0]
-        check("location =" not in odd["nginx"] and any("do not say all of --where" in note for note in odd["notes"]), f"{where}: no location says it: {odd['nginx']}")
+        check("location " not in odd["nginx"] and any("do not say all of --where" in note for note in odd["notes"]), f"{where}: no location says it: {odd['nginx']}")
+
+
+def test_spellings(check):
+    """Whoever writes a path in another way does not pass by what is pasted: neither nginx's location nor the policy."""
+    for asked, alike, others in (
+            ("/login", ["/login", "/LOGIN", "//login", "/login/", "/login;x=1", "/%6cogin", "/x/..;/login", "/login%20", "/%20login", "/login.", "/./login", "/login?a"],
+             ["/login2", "/login/reset", "/x/login", "/logi"]),
+            ("/a.b/c", ["/a.b/c", "/A.B/C/", "/a.b;x/c", "/a.b%20/c;y"], ["/axb/c", "/a.b/c/d"]), ("/api/*", ["/api/", "/API/x", "/api;x/y"], ["/apis", "/x/api/"])):
+        log = write("spellings.json", [(i / 7, f"198.51.100.{i % 200}", asked.replace("*", "x"), "GET") for i in range(9000)])
+        it = suggest(log, "--where", f"path={asked}")["suggestions"][0]
+        http, _, server = it["nginx"].partition("# in server { ... }:\n")
+        server = server.replace("# Then what the location does", "empty_gif; add_header X-Here yes always; # Then what the location does") + "location / { empty_gif; }"
+        with nginx_server.Nginx(http=http, server=server) as nginx:
+            for path in (*alike, *others):
+                check.equal("x-here" in nginx.get(path).fields, path in alike, f"nginx: {path} is {asked}")
+        policy = FOLDER / "spellings.yaml"
+        policy.write_text(re.sub('limit: "[^"]*"', 'limit: "fixed-window 1/d"', it["policy_file"]))
+        for path in (*alike, *others):
+            trace = write("spelled.json", [(i, "192.0.2.1", path, "GET") for i in range(2)])
+            check.equal(replay("--policies", policy, trace)["denied"], path in alike, f"policy: {path} is {asked}: {it['policy']}")
+
+
+def test_statuses(check):
+    """What is selected by its answers is charged by its answers."""
+    told = suggest(SAMPLE, "--where", "status=401", "--where", "path=/login")["suggestions"][0]
+    check(told["policy"] is None and "settle the charge to 0 after other answers" in told["notes"][0], f"a policy cannot: {told['notes']}")
+    check.contains(told["why"], "may get 5 such answers at once", "the reason")
+    http, _, server = told["nginx"].partition("# in server { ... }:\n")
+    server = server.replace("# Then what the location does", "rewrite ^ /$arg_to break; proxy_pass http://127.0.0.1:{port}; # Then what the location does")
+    with nginx_server.Nginx(http=http, server=server + "location /right { return 204; } location /wrong { return 401; }") as nginx:
+        check("[warn]" not in nginx.errors(), "nginx does not warn")
+        seen = [nginx.get(f"/login?to={to}").status for to in ("right", "wrong") for _ in range(8)]
+        check.equal(seen, [204] * 8 + [401] * 5 + [429] * 3, "only failures count")
+    for where, said in (("status=401", " name=status-401 on=401;"), ("status=401|4XX|5*", " on=401,4xx,5xx;"), ("status!=200|3xx", " on=!200,!3xx;")):
+        for it in suggest(SAMPLE, "--where", where)["suggestions"]:
+            check.contains(it["nginx"].replace("-window", ""), said, where)
+            check.equal(nginx_server.Nginx.check(it["nginx"] + "server { listen {port}; root {folder}; }")[0], 0, f"{where}: nginx takes {it['nginx']}")
+    for where in (["status=40*"], ["status=4xx", "status!=404"], ["status=4?1|401"]):
+        words = [word for it in where for word in ("--where", it)]
+        for it in json.loads(weir("suggest", "--json", SAMPLE, *words).stdout)["suggestions"]:
+            check(it["nginx"] is None and it["policy"] is None and "on= cannot say which answers these are" in it["notes"][1], f"{where}: no text that limits others")
 
 
 def test_names(check):
@@ -245,6 +302,32 @@ def test_names(check):
     out = weir("replay", "token-bucket 1/s", long).stdout
     check.contains(out, ", ...;", "many names: the list is cut, and says so")
     check(not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out), "masked")
+
+
+def test_hints(check):
+    """A --where that no line fulfils names what lines have. The page names the filter."""
+    rows = [(i / 7, f"198.51.100.{i % 200}", ("/api/items/3", "/api/items/4", "/Login", "/x/\u009b31m")[i % 4], "POST" if i % 3 else "GET") for i in range(900)]
+    log = write("hints.json", rows)
+    for where, said in {("path=/api",): "no line has path=/api; 450 lines are below it, like /api/items/3: use path=/api/*", ("path=/login",): "no line has path=/login; lines have /Login",
+                        ("path=/api/items/3/",): "lines have /api/items/3", ("method=PUT",): "no line has method=PUT; lines have POST, GET", ("method=post",): "lines have POST",
+                        ("ip=10.0.0.0/8",): "no line has ip=10.0.0.0/8; lines have 198.51.100.", ("method!=GET|POST",): "every line has what method!=GET|POST leaves out",
+                        ("path=/api/*", "path=/Login"): "each of these has lines, but no line has all of them: path=/api/* and path=/Login"}.items():
+        words = [word for it in where for word in ("--where", it)]
+        for command in (["replay", "token-bucket 1/s"], ["suggest"]):
+            out = weir(*command, log, *words).stdout
+            check.contains(" ".join(out.split()), f"hint {said}" if said.startswith(("no", "every", "each")) else said, f"{command[0]} {where}")
+            check(not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out), f"{command[0]} {where}: masked")
+        check.contains(replay("token-bucket 1/s", log, *words)["log"]["hint"], said, f"{where}: JSON")
+    out = weir("replay", "token-bucket 1/s", log, "--where", "path=/api").stdout
+    check(out.endswith("token-bucket 1/s\n  requests                0  of 0 keys over 0s\n"), f"no table of zeros: {out}")
+    check.equal(replay("token-bucket 1/s", log, "--where", "path=/Login")["log"]["hint"], None, "some lines match: no hint")
+    page = FOLDER / "hints.html"
+    words = ["--where", "path=/Login", "--where", "agent!=<b>", "--report", page, log]
+    for command in (["replay", "token-bucket 1/s"], ["suggest"]):
+        weir(*command, *words, code=0)
+        check.contains(page.read_text(), f"{log} (json)<br>only requests with <code>path=/Login</code> and <code>agent!=&lt;b&gt;</code>", f"{command[0]}: the page says of which requests")
+    weir("replay", "token-bucket 1/s", "--report", page, "--where", "path=/api", log, code=0)
+    check.contains(page.read_text(), "No line matches --where: no line has path=/api; 450 lines", "the page has the hint")
 
 
 def run_shell(command, folder):
@@ -284,7 +367,7 @@ def test_help(check):
     check("1  denied" not in weir("replay", "--help", code=0).stdout, "replay does not end with 1")
 
 
-TESTS = [test_first, test_room_in_other_logs, test_spared, test_replay_spare, test_heavy_key, test_goal, test_why, test_nginx, test_names, test_command, test_help]
+TESTS = [test_first, test_room_in_other_logs, test_spared, test_replay_spare, test_heavy_key, test_goal, test_why, test_nginx, test_spellings, test_statuses, test_names, test_hints, test_command, test_help]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

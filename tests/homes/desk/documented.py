@@ -64,6 +64,14 @@ def test_envoy(check):
     agrees(check, "Envoy, JSON", members.encode(), "envoy")
 
 
+def test_haproxy(check):
+    """The port behind an address of IPv6 has no brackets before it, and is no part of the address."""
+    ips = ["203.0.113.7:41234", "2001:db8:1:2:3::4:41234", "2001:db8:1:2:3:4:5:6:80", "2001:db8:1:9::443", "::ffff:192.0.2.1:5555"]
+    text = "".join(f'Nov 16 06:28:45 lb haproxy[7]: {ip} [16/Nov/2026:06:28:45.100] web app/a 0/0/0/3/3 200 9 - - ---- 1/1/0/0/0 0/0 "GET / HTTP/1.1"\n' for ip in ips)
+    seen = desk.read("-", text=text.encode())
+    check.equal(seen.keys, ["203.0.113.7", "2001:db8:1:2::/64", "2001:db8:1:2::/64", "2001:db8:1:9::/64", "192.0.2.1"], f"HAProxy: {seen.error} {seen.files}")
+
+
 def test_traefik(check):
     agrees(check, "Traefik", lines(TRAEFIK), "traefik", whole=True)
     members = "".join(json.dumps({
@@ -141,4 +149,4 @@ def test_words(check):
 
 
 if __name__ == "__main__":
-    sys.exit(checks.run([test_envoy, test_traefik, test_alb, test_csv, test_trace, test_words], sys.argv[1:]))
+    sys.exit(checks.run([test_envoy, test_haproxy, test_traefik, test_alb, test_csv, test_trace, test_words], sys.argv[1:]))

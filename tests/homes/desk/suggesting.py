@@ -436,7 +436,7 @@ def test_selection(check):
         for it in told["suggestions"]:
             if "status=2xx" in words:
                 check(it["policy"] is None and it["nginx"] is None and len(it["notes"]) > 1, f"{words}: what the text cannot say is not left out of it")
-                check.contains(weir("suggest", log, *words).out, "policies do not know status of a request", f"{words}: says so")
+                check.contains(weir("suggest", log, *words).out, "a policy is decided before the answer is known", f"{words}: says so")
                 continue
             policy = FOLDER / "selection.yaml"
             policy.write_text(it["policy_file"])
@@ -465,11 +465,11 @@ def test_together(check):
     shown = weir("suggest", log).out
     check.contains(shown, "  policy        version: 1\n                policies: # if a file has this already, paste only the next line\n                  - {name: clients, ",
                    "the lines around the entry are printed")
-    zones = "".join(line + "\n" for it in parts for line in it["nginx"].splitlines() if line.startswith("weir_zone"))
+    zones = "".join(it["nginx"].partition("# in server { ... }:\n")[0] if it in logins["suggestions"] else it["nginx"].partition("weir_limit")[0] for it in parts)
     limits = [re.search("^ *(weir_limit .*)", it["nginx"], re.M)[1] for it in parts]
     check(all(" name=login" in line and "key=login:$weir_network" in line for line in limits[2:]), f"the login has keys and names of its own: {limits[2:]}")
     login = logins["suggestions"][0]["nginx"]
-    check.contains(login, "location = /login {\n    weir_limit key=login:$weir_network ", "a location for the login")
+    check.contains(login, "(;|$)\" {\n    weir_limit key=login:$weir_network ", "a location for the login")
     check.contains(login, "# Repeat the server's weir_limit here: those of a location replace it.", "a location's limits replace those of the server")
     pasted = login.partition("# in server { ... }:\n")[2].replace("# Then what the location does", f"{limits[0]} empty_gif;\n    # Then what the location does")
     server = f"listen {{port}}; root {{folder}}; {limits[0]} location = /page {{ empty_gif; }} {pasted}"
@@ -489,7 +489,10 @@ def test_order(check):
     out = weir("suggest", log).out
     check.contains(out, "of them\nthe gentlest, which denies the fewest keys.", "the order is stated")
     check(re.search(r"\n {16}and \d+ more\n", weir("suggest", log, "--protect", "5/s").out), "a list that is cut says so")
-    check.contains(out, "  goal          met, but another day may miss it: up to 1.11% of the keys, and\n                the goal is 1%\n", "how far the goal can be trusted")
+    check.contains(out, "  goal          met: 1 key denied, and the goal permits 5\n", "how much room the goal has")
+    logins = weir("suggest", log, "--where", "path=/login").out
+    check.contains(logins, "  goal          met, with little room: 1 key denied, and the goal permits 1\n", "little room is told")
+    check("little room" not in out, "but only then")
     for words in (["--deny-keys", "0.5%"], ["--deny-requests", "10%"], ["--protect", "20/s"]):
         met = [it["meets_goal"] for it in json.loads(weir("suggest", "--json", log, *words).out)["suggestions"]]
         check.equal(met, sorted(met, reverse=True), f"{words}: none that misses the goal comes before one that meets it")
