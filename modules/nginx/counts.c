@@ -80,7 +80,9 @@ void ngx_http_weir_count(const ngx_http_weir_plan_t *plan, bool dry_run)
         ngx_http_weir_rule(plan, plan->folded.binding, &binding);
     if (dry_run || !plan->folded.allowed) {
         counts_add(binding->zone, kind,
-                   dry_run ? NGX_HTTP_WEIR_WOULD_REJECT : NGX_HTTP_WEIR_DID_REJECT);
+                   dry_run        ? NGX_HTTP_WEIR_WOULD_REJECT
+                   : plan->closed ? NGX_HTTP_WEIR_DID_CLOSE
+                                  : NGX_HTTP_WEIR_DID_REJECT);
         return;
     }
     for (ngx_uint_t i = 0; i < plan->count; i++) {

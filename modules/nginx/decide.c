@@ -183,6 +183,7 @@ void ngx_http_weir_fall_back(const ngx_http_weir_store_t *store, int code,
                                                                      : store->url.fail,
                                       store->url.peers, NULL};
     plan->local = fallback.fail == WEIR__FAIL_LOCAL;
+    plan->closed = fallback.fail == WEIR__FAIL_CLOSED;
     decide_here(&fallback, plan, r);
 }
 

@@ -240,10 +240,10 @@ static ngx_int_t variable_get_status(ngx_http_request_t *r, ngx_http_variable_va
                                      uintptr_t data)
 {
     static const char *const words[] = {
-        [NGX_HTTP_WEIR_PASSED] = "PASSED",        [NGX_HTTP_WEIR_DELAYED] = "DELAYED",
-        [NGX_HTTP_WEIR_DEGRADED] = "DEGRADED",    [NGX_HTTP_WEIR_DRY_RUN] = "DRY_RUN",
-        [NGX_HTTP_WEIR_REJECTED] = "REJECTED",    [NGX_HTTP_WEIR_FULL] = "FULL",
-        [NGX_HTTP_WEIR_OVERLOADED] = "OVERLOADED"};
+        [NGX_HTTP_WEIR_PASSED] = "PASSED",     [NGX_HTTP_WEIR_DELAYED] = "DELAYED",
+        [NGX_HTTP_WEIR_DEGRADED] = "DEGRADED", [NGX_HTTP_WEIR_DRY_RUN] = "DRY_RUN",
+        [NGX_HTTP_WEIR_REJECTED] = "REJECTED", [NGX_HTTP_WEIR_FULL] = "FULL",
+        [NGX_HTTP_WEIR_CLOSED] = "CLOSED",     [NGX_HTTP_WEIR_OVERLOADED] = "OVERLOADED"};
     const ngx_http_weir_ctx_t *ctx = variable_ctx(r);
     (void)data;
     if (!ctx || ctx->status == NGX_HTTP_WEIR_NONE)
@@ -269,6 +269,7 @@ static bool variable_decision(ngx_http_request_t *r, weir_decision *ret,
         *ret = each[0];
     else
         weir__fold(each, n, ret);
+    ret->degraded = each[0].degraded || each[n - 1].degraded;
     const ngx_http_weir_plan_t *bound = n > 1 && ret->binding == 1 ? plans[1] : plans[0];
     ngx_http_weir_rule(bound, bound->folded.binding, ret_binding);
     *ret_bound = bound;

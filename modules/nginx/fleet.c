@@ -58,13 +58,14 @@ struct ngx_http_weir_worker_s {
     ngx_http_weir_jobs_t owed;
     ngx_uint_t owed_count;
     uint64_t asked, done, unreachable;
-    uint64_t seen_done, seen_unreachable; /* at the last look */
-    int64_t refusal_us;                   /* when a refusal was last logged */
-    uint64_t down_unreachable;            /* before it went down */
+    uint64_t lost; /* of the unreachable: before their deadline, without a connection */
+    uint64_t seen_done, seen_unreachable, seen_lost; /* at the last look */
+    int64_t refusal_us;                              /* when a refusal was last logged */
+    uint64_t down_unreachable;                       /* before it went down */
     enum fleet_state told;
     struct { /* answers that come too late, where Redis decides */
         int64_t first_us, told_us;
-        uint64_t done, unreachable; /* what is told of begins here */
+        uint64_t done, unreachable, lost; /* what is told of begins here */
     } late;
     char why[WEIR__ERROR_MAX]; /* what a server said that did not decide, or empty */
 };
@@ -129,6 +130,7 @@ ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
     worker->asked++;
     if (!fleet_can_send(worker)) {
         worker->unreachable++;
+        worker->lost += worker->in_progress < QUEUE_MAX;
         return NGX_DECLINED;
     }
     if (worker->owed_count > 0)
@@ -243,6 +245,9 @@ static void fleet_query(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *con
     }
     if (count > 0)
         weir__remote_do(worker->remote, asked, count);
+    now = weir__mono_us();
+    for (size_t i = 0; i < n; i++)
+        jobs[i]->lost = jobs[i]->job.code == WEIR_EUNREACHABLE && now < jobs[i]->job.deadline_us;
 }
 
 static void fleet_bring_back(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *const jobs[],
@@ -301,6 +306,7 @@ static void fleet_finish(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *jo
     fleet_leave(worker);
     if (job->job.code == WEIR_EUNREACHABLE) {
         worker->unreachable++;
+        worker->lost += job->lost;
         ngx_memcpy(worker->why, job->job.error, sizeof worker->why);
     } else {
         worker->done++;
@@ -343,6 +349,18 @@ static const struct {
     [WEIR__FAIL_CLOSED] = {"everything is rejected meanwhile", "requests that were rejected"},
 };
 
+/* Why answers did not come that no server refused. */
+static void fleet_put_cause(const ngx_http_weir_worker_t *worker, bool lost,
+                            struct weir__buffer *why)
+{
+    if (lost) {
+        weir__put_text(why, ": the connection was lost");
+    } else {
+        weir__put_text(why, " within ");
+        weir__put_duration(why, worker->store->url.deadline_us, false);
+    }
+}
+
 /* Whether the store decides, judged by its servers and its last jobs; if not all of it, why. */
 static enum fleet_state fleet_judge(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
 {
@@ -361,9 +379,9 @@ static enum fleet_state fleet_judge(const ngx_http_weir_worker_t *worker, struct
     } else if (worker->why[0]) {
         weir__put_text(why, worker->why);
     } else {
-        weir__put_format(why, "%llu of %llu answers did not come within ",
-                         (unsigned long long)missed, (unsigned long long)missed + done);
-        weir__put_duration(why, worker->store->url.deadline_us, false);
+        weir__put_format(why, "%llu of %llu answers did not come", (unsigned long long)missed,
+                         (unsigned long long)missed + done);
+        fleet_put_cause(worker, worker->lost - worker->seen_lost == missed, why);
     }
     return look.partly ? FLEET_PARTLY : FLEET_DOWN;
 }
@@ -373,33 +391,41 @@ static void fleet_forget_late(ngx_http_weir_worker_t *worker)
     worker->late.first_us = 0;
     worker->late.done = worker->done;
     worker->late.unreachable = worker->unreachable;
+    worker->late.lost = worker->lost;
 }
 
-/* Logs how many answers were late although Redis decides, once a minute at most. What is late for
- * less than two looks may be the beginning of an outage, which is told otherwise. */
-static void fleet_tell_late(ngx_http_weir_worker_t *worker)
+/* Logs how many answers did not come although Redis decides: those that are late, which a longer
+ * deadline would help; or if there are none, those whose connection was lost. */
+static void fleet_log_late(const ngx_http_weir_worker_t *worker, uint64_t missed, uint64_t lost)
 {
     const ngx_http_weir_store_t *store = worker->store;
+    uint64_t late = missed - lost, told = late ? late : lost;
+    char room[64];
+    struct weir__buffer cause = weir__buffer_over(room, sizeof room);
+    fleet_put_cause(worker, !late, &cause);
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                  "weir: %V: %uL of %uL answers did not come%s%s%s; meanwhile %s: %uL",
+                  &store->text, told, missed + worker->done - worker->late.done, room,
+                  late ? "; raise deadline=" : "",
+                  late && store->url.fail != WEIR__FAIL_CLOSED
+                      ? ", and use fail=closed for limits that must not be exceeded"
+                      : "",
+                  fleet_words[store->url.fail].was, missed);
+}
+
+/* Does so once a minute at most. What is late for less than two looks may be the beginning of an
+ * outage, which is told otherwise. */
+static void fleet_tell_late(ngx_http_weir_worker_t *worker)
+{
     int64_t now = weir__mono_us();
     uint64_t missed = worker->unreachable - worker->late.unreachable;
-    uint64_t done = worker->done - worker->late.done;
-    char room[64];
     if (missed > 0 && !worker->late.first_us)
         worker->late.first_us = now;
     if (missed > 0 && (now - worker->late.first_us < INT64_C(2000) * LOOK_MS ||
                        (worker->late.told_us && now - worker->late.told_us < LATE_EVERY_US)))
         return;
     if (missed > 0) {
-        struct weir__buffer deadline = weir__buffer_over(room, sizeof room);
-        weir__put_duration(&deadline, store->url.deadline_us, false);
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "weir: %V: %uL of %uL answers did not come within %s; raise deadline=%s; "
-                      "meanwhile %s: %uL",
-                      &store->text, missed, missed + done, room,
-                      store->url.fail == WEIR__FAIL_CLOSED
-                          ? ""
-                          : ", and use fail=closed for limits that must not be exceeded",
-                      fleet_words[store->url.fail].was, missed);
+        fleet_log_late(worker, missed, worker->lost - worker->late.lost);
         worker->late.told_us = now;
     }
     fleet_forget_late(worker);
@@ -436,6 +462,7 @@ static void fleet_look(ngx_event_t *event)
         worker->down_unreachable = worker->unreachable;
     worker->seen_done = worker->done;
     worker->seen_unreachable = worker->unreachable;
+    worker->seen_lost = worker->lost;
     if (worker->owed_count > 0)
         fleet_pay(worker);
     if (!ngx_exiting)

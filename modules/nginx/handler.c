@@ -180,12 +180,20 @@ static ngx_int_t handler_reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_lo
     ctx->rejected = 1;
     ctx->shown[phase] = plan;
     ctx->steps[phase] = NGX_HTTP_WEIR_AT_END;
-    handler_note_status(ctx, plan->folded.full ? NGX_HTTP_WEIR_FULL : NGX_HTTP_WEIR_REJECTED);
+    handler_note_status(ctx, plan->closed        ? NGX_HTTP_WEIR_CLOSED
+                             : plan->folded.full ? NGX_HTTP_WEIR_FULL
+                                                 : NGX_HTTP_WEIR_REJECTED);
     ngx_http_weir_count(plan, false);
     ngx_http_weir_slots_release(ctx);
-    handler_log(ctx, conf->log_level,
-                plan->folded.full ? "weir: rejected, no room for a new key" : "weir: rejected",
-                plan);
+    if (plan->closed) {
+        ngx_log_error(conf->log_level, ctx->request->connection->log, 0,
+                      "weir: rejected, Redis did not decide (fail=closed), zone \"%V\"",
+                      &by->zone->name);
+    } else {
+        handler_log(ctx, conf->log_level,
+                    plan->folded.full ? "weir: rejected, no room for a new key" : "weir: rejected",
+                    plan);
+    }
     return by->status ? (ngx_int_t)by->status : (ngx_int_t)conf->status;
 }
 
@@ -284,11 +292,9 @@ static ngx_int_t handler_step_overload(ngx_http_weir_ctx_t *ctx,
 /* A slot becomes free when a request ends, and nobody knows when that will be: the leases only show
  * the latest time. So no time is shown, except the one of fail=closed and of a zone without
  * room. */
-static void handler_forget_when(const ngx_http_weir_loc_conf_t *conf, ngx_http_weir_plan_t *plan)
+static void handler_forget_when(ngx_http_weir_plan_t *plan)
 {
-    bool closed =
-        plan->folded.degraded && conf->store && conf->store->url.fail == WEIR__FAIL_CLOSED;
-    if (plan->folded.allowed || plan->folded.full || closed)
+    if (plan->folded.allowed || plan->folded.full || plan->closed)
         return;
     plan->folded.retry_after_us = plan->rows[0].retry_after_us = WEIR_NEVER;
 }
@@ -320,7 +326,7 @@ static ngx_int_t handler_step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_c
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         if (plan->folded.allowed)
             continue;
-        handler_forget_when(conf, plan);
+        handler_forget_when(plan);
         if (!ngx_http_weir_is_dry(conf, *conn))
             return handler_reject(ctx, conf, NGX_HTTP_WEIR_PREACCESS, plan);
         handler_note_shadow(ctx, conf, plan);

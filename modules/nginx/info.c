@@ -141,9 +141,11 @@ static void info_put_zone(struct weir__json *json, const ngx_http_weir_zone_t *z
         {"passed", NGX_HTTP_WEIR_OF_LIMIT, NGX_HTTP_WEIR_DID_PASS},
         {"delayed", NGX_HTTP_WEIR_OF_LIMIT, NGX_HTTP_WEIR_DID_DELAY},
         {"rejected", NGX_HTTP_WEIR_OF_LIMIT, NGX_HTTP_WEIR_DID_REJECT},
+        {"closed", NGX_HTTP_WEIR_OF_LIMIT, NGX_HTTP_WEIR_DID_CLOSE},
         {"dry_run", NGX_HTTP_WEIR_OF_LIMIT, NGX_HTTP_WEIR_WOULD_REJECT},
         {"conn_passed", NGX_HTTP_WEIR_OF_CONN, NGX_HTTP_WEIR_DID_PASS},
         {"conn_rejected", NGX_HTTP_WEIR_OF_CONN, NGX_HTTP_WEIR_DID_REJECT},
+        {"conn_closed", NGX_HTTP_WEIR_OF_CONN, NGX_HTTP_WEIR_DID_CLOSE},
         {"conn_dry_run", NGX_HTTP_WEIR_OF_CONN, NGX_HTTP_WEIR_WOULD_REJECT},
     };
     for (size_t i = 0; i < WEIR__COUNT(counts); i++)
@@ -250,7 +252,7 @@ static void info_text_label(struct weir__buffer *to, const char *name, const ngx
 static void info_text_requests(struct weir__buffer *to, const ngx_http_weir_zone_t *zone)
 {
     static const char *const kinds[] = {"limit", "conn"};
-    static const char *const outcomes[] = {"passed", "delayed", "rejected", "dry_run"};
+    static const char *const outcomes[] = {"passed", "delayed", "rejected", "dry_run", "closed"};
     for (int kind = 0; kind < NGX_HTTP_WEIR_KINDS; kind++) {
         for (int outcome = 0; outcome < NGX_HTTP_WEIR_OUTCOMES; outcome++) {
             if (kind == NGX_HTTP_WEIR_OF_CONN && outcome == NGX_HTTP_WEIR_DID_DELAY)

@@ -207,7 +207,8 @@ typedef enum {
     NGX_HTTP_WEIR_DEGRADED,
     NGX_HTTP_WEIR_DRY_RUN,
     NGX_HTTP_WEIR_REJECTED,
-    NGX_HTTP_WEIR_FULL, /* rejected, too: its zone had no room */
+    NGX_HTTP_WEIR_FULL,   /* rejected, too: its zone had no room */
+    NGX_HTTP_WEIR_CLOSED, /* and this: Redis did not decide */
     NGX_HTTP_WEIR_OVERLOADED,
 } ngx_http_weir_status_e; /* the later one wins */
 
@@ -227,6 +228,7 @@ typedef struct {
     unsigned depends : 1; /* whether some of it stays charged depends on the answer */
     unsigned merged : 1;  /* keys were equal, and limits became one */
     unsigned local : 1;   /* the zone decided in the place of Redis, and was charged */
+    unsigned closed : 1;  /* Redis did not decide, and fail=closed rejects */
 } ngx_http_weir_plan_t;
 
 typedef struct ngx_http_weir_charge_s ngx_http_weir_charge_t;
@@ -355,6 +357,7 @@ struct ngx_http_weir_job_s {
     ngx_uint_t blocked;          /* how many of them wait; the job is not sent until none does */
     unsigned gives : 1;          /* others wait for it */
     unsigned owed : 1;           /* kept until Redis is back; not in progress */
+    unsigned lost : 1;           /* not answered, before its deadline: there is no connection */
     unsigned remembers : 1;      /* a denial, as `denied` */
     struct weir__denied_call denied;
     int64_t by_us;    /* its deadline is no later than this; 0: the store's; monotonic */
@@ -671,6 +674,7 @@ typedef enum {
     NGX_HTTP_WEIR_DID_DELAY,
     NGX_HTTP_WEIR_DID_REJECT,
     NGX_HTTP_WEIR_WOULD_REJECT, /* or delay: in dry run */
+    NGX_HTTP_WEIR_DID_CLOSE,    /* rejected because Redis did not decide */
     NGX_HTTP_WEIR_OUTCOMES
 } ngx_http_weir_outcome_e;
 

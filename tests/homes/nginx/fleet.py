@@ -257,6 +257,26 @@ def test_late(check):
         check(nginx.wait_for(is_told), f"late: it is logged: {nginx.errors()[-2000:]}")
 
 
+def test_lost(check):
+    """Queries that lose their connection are told, too; a longer deadline would not help them."""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, PATIENT) as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), "lost: Redis decides")
+
+        cut = [-9.0]
+
+        def is_told():
+            """Now and then a connection ends within a reply; many queries are answered. (An outage begins if a look comes just then.)"""
+            if time.monotonic() - cut[0] > 4:
+                proxy.mode = "cut"
+                nginx.get("/?k=lost")
+                proxy.mode, cut[0] = "pass", time.monotonic()
+            for _ in range(20):
+                nginx.get("/?k=in-time")
+            return logged(nginx, "answers did not come: the connection was lost; meanwhile requests that the zone decided: ")
+        check(nginx.wait_for(is_told), f"lost: it is logged: {nginx.errors()[-2000:]}")
+        check.equal((logged(nginx, "did not come within"), logged(nginx, "raise deadline=")), (0, 0), "lost: nothing was late")
+
+
 def test_slow(check):
     """Answers that come after the deadline are as none at all; Redis was charged all the same."""
     with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=100ms") as nginx:
@@ -275,7 +295,7 @@ def test_slow(check):
 def test_fail(check):
     """What each fail= does while there is no Redis at all."""
     port = ports.take()
-    for fail, passes, status in (("open", 10, "DEGRADED"), ("closed", 0, "REJECTED"), ("local", 3, "REJECTED")):
+    for fail, passes, status in (("open", 10, "DEGRADED"), ("closed", 0, "CLOSED"), ("local", 3, "REJECTED")):
         with limited(port, f"fail={fail} peers=2", "fixed-window 6/366d") as nginx:
             wait_for_state(nginx, check, "down")
             answers = [nginx.get("/?k=ann") for _ in range(10)]
@@ -284,6 +304,11 @@ def test_fail(check):
             check.equal({answer.weir["degraded"] for answer in answers}, {"1"}, f"{fail}: $weir_degraded")
             if fail == "closed":
                 check.equal(answers[0].fields["retry-after"], "1", "closed: to be tried again in a second")
+                check.equal((logged(nginx, 'rejected, Redis did not decide (fail=closed), zone "z"'), logged(nginx, "rejected by")), (10, 0),
+                            "closed: no limit is blamed")
+            zone = nginx.get("/info").json["zones"][0]
+            found = zone["passed"], zone["closed"], zone["rejected"]
+            check.equal(found, (passes, *((10, 0) if fail == "closed" else (0, 10 - passes))), f"{fail}: passed, closed, rejected")
             check.contains(store(nginx)["why"], "Connection refused", f"{fail}: why")
             check.equal((store(nginx)["asked"], store(nginx)["unreachable"]), (10, 10), f"{fail}: counted")
 
@@ -339,6 +364,11 @@ def test_refusals(check):
         check(1 <= logged(nginx, "the server refused: WEIRSTATE") <= most, f"refused: logged {logged(nginx, 'refused')}")
         check.equal((store(nginx)["state"], nginx.get("/?k=ann").weir["degraded"]), ("up", "0"), "refused: others are well")
         check.equal(client.call("GET", "weir:foreign"), b"not weir's", "refused: the value is as it was")
+        locations = """location / { weir_limit key=$arg_a zone=z "fixed-window 9/366d";
+                                    weir_limit key=$arg_b zone=z "sliding-log 9/366d" phase=precontent; }"""
+        with serve(locations, address(redis.port, PATIENT)) as nginx:
+            found = [nginx.get(path).weir["degraded"] for path in ("/?a=ann&b=bob", "/?a=foreign&b=bob", "/?a=ann&b=foreign")]
+            check.equal(found, ["0", "1", "1"], "refused: $weir_degraded is 1 if one of two phases was")
 
 
 # ---- denials remembered ----

@@ -10,7 +10,8 @@ from lib.build import ROOT
 from lib.nginx_server import Nginx, get
 
 ZONE_NAMES = """name size keys capacity bytes_per_key limits large_bytes large_used evicted_fresh evicted_unused
-    evicted_soonest refused repairs passed delayed rejected dry_run conn_passed conn_rejected conn_dry_run given_back""".split()
+    evicted_soonest refused repairs passed delayed rejected closed dry_run conn_passed conn_rejected conn_closed
+    conn_dry_run given_back""".split()
 STORE_NAMES = "url state why servers away asked answered unreachable cached_denials queue owed".split()
 INFO = "location /info { weir_info; }\n"
 FILES = {"html/a": "a\n"}
@@ -135,7 +136,7 @@ def test_prometheus(check):
             names = {name for name, _ in asked}
             check(len(names) >= 6 and names <= set(types), f"{file} names what there is: {names - set(types)}")
             for name, label, values in ((name, *it) for name, them in asked for it in re.findall(r'([a-z]+)[!=~]+\\?"([^"\\]*)', them)):
-                known = labels[name].get(label, set()) | ({"$nginx"} if label == "instance" else set())
+                known = labels[name].get(label, set()) | {"instance": {"$nginx"}, "zone": {"logins", "addresses", "accounts"}}.get(label, set())
                 check(set(values.split("|")) <= known, f"{file}: {label} of {name} is never {values}, but {known}")
 
 
