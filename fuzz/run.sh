@@ -44,7 +44,7 @@ ar rcs "$work/all.a" $objects
 failed=0
 for target in $targets; do
     if [ "$target" = connections ]; then # whole connections against the server: no fuzzer of clang's
-        tools/configure.sh build/asan -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+        tools/configure.sh build/asan -Dbuildtype=debugoptimized -Doptimization=1 -Dc_args=-g1 -Db_lundef=false -Db_sanitize=address,undefined
         ninja -C build/asan weir >/dev/null
         WEIR=$PWD/build/asan/weir WEIR_BUILD=$PWD/build/asan fuzz/connections/run.py --seconds "$seconds" || failed=1
         continue

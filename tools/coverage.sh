@@ -17,14 +17,14 @@ if ! command -v gcovr >/dev/null 2>&1; then
     fi
 fi
 
-# The library without Redis, not optimised, so that every branch exists.
+# The library without Redis, not optimised, so that every branch exists. All of it is counted, since headers of core and limit
+# have functions that other files call.
 sources=$(ls src/base/*.c src/core/*.c src/limit/*.c src/store/*.c src/store/zone/*.c)
 tests=$(ls tests/unit/core_*.c tests/unit/limit_*.c tests/unit/base_*.c tests/vectors/vectors.c)
-flags="-std=gnu11 -D_GNU_SOURCE -g -O0 --coverage -ffp-contract=off -fno-strict-aliasing
-    -Iinclude -Isrc"
+flags="-std=gnu11 -D_GNU_SOURCE -O0 --coverage -ffp-contract=off -fno-strict-aliasing -Iinclude -Isrc"
 rm -rf "$work"
 mkdir -p "$work"
-python3 -B tests/model/vectors.py --part tails --out "$work" >/dev/null
+python3 -B tests/model/vectors.py --part tails --made build/tests/tails.vec --out "$work" >/dev/null
 for source in $sources $tests; do
     echo "$source $work/$(echo "${source%.c}" | tr / _).o"
 done | xargs -P "$(nproc)" -n 2 sh -c "$cc $(echo $flags) -c \"\$0\" -o \"\$1\""
@@ -49,23 +49,25 @@ for test in $tests; do
     fi
 done
 
-report() { # report FOLDER OPTION…: what gcovr says of one folder
+uncounted='.*\b(assert|WEIR__CHECK|switch) ?\(.*'
+gcovr --root . --filter src/core/ --filter src/limit/ --exclude-branches-by-pattern "$uncounted" --json "$work/counts.json" "$work"
+
+report() { # report FOLDER OPTION…: what was counted in one folder
     folder=$1
     shift
-    gcovr --root . --filter "src/$folder/" "$@" "$work"
+    gcovr --root . --filter "src/$folder/" --add-tracefile "$work/counts.json" "$@"
 }
 
-uncounted='.*\b(assert|WEIR__CHECK|switch) ?\(.*'
 status=0
 passed=0
 for folder in core limit; do
     report "$folder" --txt "$work/$folder.lines" --fail-under-line 100 && passed=$((passed + 1)) || status=1
-    report "$folder" --branches --exclude-branches-by-pattern "$uncounted" --txt "$work/$folder.branches" --fail-under-branch 100 && passed=$((passed + 1)) || status=1
+    report "$folder" --branches --txt "$work/$folder.branches" --fail-under-branch 100 && passed=$((passed + 1)) || status=1
     sed 1,3d "$work/$folder.lines"
     sed 1,3d "$work/$folder.branches"
 done
 if [ "${1:-}" = --html ]; then
-    gcovr --root . --filter src/core/ --filter src/limit/ --html-details "$work/index.html" "$work"
+    gcovr --root . --add-tracefile "$work/counts.json" --html-details "$work/index.html"
 fi
 echo "$passed passed, $((4 - passed)) failed"
 exit $status

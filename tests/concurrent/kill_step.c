@@ -9,7 +9,8 @@
  *
  *     kill_step [all|quick [SCENARIO]]
  *
- * `quick` (the default) leaves out some deaths of the two scenarios that have hundreds.
+ * `quick` (the default) leaves out some deaths of the scenarios that have hundreds, and those that take long die for real
+ * soon after they begin.
  */
 #include "../unit/store_inside.h"
 #include "kill_scenarios.h"
@@ -24,6 +25,7 @@
 #define QUICK_DEATHS 150 /* looked at, of each scenario */
 #define REAL_DEATHS 2    /* died in each scenario */
 #define LONG 20000       /* steps; then one */
+#define QUICK_PART 8     /* after this part of its changes, if it is long and has to be quick */
 #define SKIPPED 77
 
 /* The zone as a death would have left it. */
@@ -239,11 +241,13 @@ static void go_on(const struct scenario *it)
     expect_sound(it);
 }
 
-static void die_for_real(const struct scenario *it, struct weir__zone *zone, size_t size)
+static void die_for_real(const struct scenario *it, struct weir__zone *zone, size_t size, bool quick)
 {
-    size_t deaths = copies[copy_count - 1].step > LONG ? 1 : REAL_DEATHS;
+    bool is_long = copies[copy_count - 1].step > LONG;
+    size_t deaths = is_long ? 1 : REAL_DEATHS;
+    size_t parts = is_long && quick ? QUICK_PART : 2 * deaths;
     for (size_t i = 0; i < deaths && copy_count > 1; i++) {
-        long until = copies[1 + (copy_count - 1) * (2 * i + 1) / (2 * deaths)].step;
+        long until = copies[1 + (copy_count - 1) * (2 * i + 1) / parts].step;
         memcpy(zone->base, copies[0].bytes, size);
         pid_t pid = start(it);
         for (long at = 0; at < until && step(pid); at++)
@@ -282,7 +286,7 @@ static void run(const struct scenario *it, bool quick)
         test_check(code == 0, __FILE__, __LINE__, err.message);
         go_on(it);
     }
-    die_for_real(it, zone, size);
+    die_for_real(it, zone, size, quick);
     printf("%-36s %4zu deaths of %zu\n", it->name, looked_at, copy_count);
     weir_store_close(store);
     test_remove(TEST_SHM, "step");

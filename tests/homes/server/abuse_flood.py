@@ -13,7 +13,7 @@ from lib.abuse_tools import MIB
 
 PIPELINE = 200
 RESP_LINES = 9  # of a reply to WEIR.TAKE
-SECONDS = 30 if abuse_tools.is_long() else 4
+SECONDS = 30 if abuse_tools.is_long() else 2
 LEAST = {"resp_long_keys": 600}  # so many requests each attacker sends, however long that takes; the others ENOUGH
 ENOUGH = 20000
 ZONE = "--store memory:1m --threads 2"

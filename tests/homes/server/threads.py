@@ -3,6 +3,8 @@
 
 Connections over RESP and HTTP ask, policies are reloaded, statistics, top keys and metrics read, the playground
 plays, with a local store and with Redis, also from slices. Every answer must be one, and the server must end without a report.
+
+    threads.py [--long] [NAME …]
 """
 import json
 import sys
@@ -22,7 +24,7 @@ policies:
       - {name: everybody, key: "'all'", limit: "sliding-window 100k/m"}
       - {name: watched, key: user, limit: "sliding-log 10/s", shadow: true}
 """
-ROUNDS = 150
+ROUNDS = 150 if "--long" in sys.argv else 60
 
 
 def ask_resp(server, check, number):
