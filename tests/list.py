@@ -68,7 +68,7 @@ def programs(group, names, build):
 
 
 def raced(turns):
-    """Threads under the thread sanitizer, which makes two of them very slow: those do fewer turns."""
+    """Threads under the thread sanitizer, which makes some of them very slow: those do fewer turns."""
     return [Test(f"threads: {name} (tsan)", "tsan", " ".join([f"{{build}}/tests/{name}", *turns.get(name, [])])) for name in THREADS]
 
 
@@ -243,7 +243,8 @@ def listed(kind):
     return [
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
-        *shared("release"), *shared("asan"), *raced({"threads_chaos": ["3000"], "threads_leases": ["300"]}), *programs("unit", ["desk_engine"], "tsan"), *histories("tsan", 30000),
+        *shared("release"), *shared("asan"), *raced({"threads": ["1", "5"], "threads_chaos": ["3000"], "threads_leases": ["300"]}), *programs("unit", ["desk_engine"], "tsan"),
+        *histories("tsan", 30000),
         Test("histories: something is broken", "release", "{build}/tests/history_broken", 3600), *clocks("release"),
         *command_line("asan"), *model("release", 2), *slices(800), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
