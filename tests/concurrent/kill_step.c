@@ -9,8 +9,8 @@
  *
  *     kill_step [all|quick [SCENARIO]]
  *
- * `quick` (the default) leaves out some deaths of the scenarios that have hundreds, and those that take long die for real
- * soon after they begin.
+ * `quick` (the default) leaves out some deaths of the scenarios that have hundreds. Those that take
+ * long die for real soon after they begin.
  */
 #include "../unit/store_inside.h"
 #include "kill_scenarios.h"
@@ -241,7 +241,8 @@ static void go_on(const struct scenario *it)
     expect_sound(it);
 }
 
-static void die_for_real(const struct scenario *it, struct weir__zone *zone, size_t size, bool quick)
+static void die_for_real(const struct scenario *it, struct weir__zone *zone, size_t size,
+                         bool quick)
 {
     bool is_long = copies[copy_count - 1].step > LONG;
     size_t deaths = is_long ? 1 : REAL_DEATHS;
