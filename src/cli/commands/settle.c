@@ -237,7 +237,7 @@ static int reset_work(const struct cli_call *call, const struct cli_request *req
                      : "nothing to reset: %s had no state\n",
                cli_show(request->key.data, request->key.len).text);
     }
-    return CLI_OK;
+    return there ? CLI_OK : CLI_DENIED; /* a wrong key must not look like success */
 }
 
 const struct cli_command cli_reset = {

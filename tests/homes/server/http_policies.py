@@ -254,8 +254,10 @@ def test_resets(check):
         client.post("/v1/take", {"key": "k", "limit": "fixed-window 5/d from-first"})
         client.post("/v1/clock", {"now": int(time.time())})
         client.post("/v1/take", {"key": "k", "limit": "fixed-window 5/d from-first"})
-        said = [subprocess.run(words[:-1], capture_output=True, text=True).stdout for _ in range(2)]
+        done = [subprocess.run(words[:-1], capture_output=True, text=True) for _ in range(2)]
+        said = [it.stdout for it in done]
         check(said[0].startswith("reset: k") and said[1].startswith("nothing to reset: k"), f"the command: {said}")
+        check.equal([it.returncode for it in done], [0, 1], "its exit codes: scripts see that there was nothing")
 
 
 def test_resets_in_redis(check):
