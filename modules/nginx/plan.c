@@ -438,7 +438,7 @@ static ngx_http_weir_plan_t *plan_alloc(ngx_pool_t *pool, ngx_uint_t n, enum wei
     plan->verb = verb;
     plan->count = plan->limits = 0;
     plan->failed = 0;
-    plan->depends = plan->merged = plan->local = 0;
+    plan->depends = plan->merged = plan->local = plan->closed = 0;
     plan->requests = (weir_request *)(plan + 1);
     plan->rows = (weir_decision *)(plan->requests + n);
     plan->confs = (const ngx_http_weir_limit_t **)(plan->rows + n);

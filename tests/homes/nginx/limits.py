@@ -260,6 +260,13 @@ def test_status(check):
             check(client.at_end(), "444: nginx closes without an answer")
 
 
+def test_memory(check):
+    """What nginx allocates is not zero: nothing is read that was not written."""
+    with serve('location / { weir_limit key=$arg_k zone=z "fixed-window 1/100d"; }', env={"MALLOC_PERTURB_": "1"}) as nginx:
+        answers = [nginx.get("/?k=a") for _ in range(3)]
+        check.equal([(it.status, it.weir["status"]) for it in answers], [(200, "PASSED")] + [(429, "REJECTED")] * 2, "statuses")
+
+
 def test_dry_run(check):
     locations = """
         location /shadow { weir_limit key=$arg_k zone=z "fixed-window 2/100d" dry_run; }
@@ -512,7 +519,7 @@ def test_bodies(check):
         check.equal(client.get("/?k=c").status, 200, "and on")
 
 
-TESTS = [test_keys, test_network, test_exempt, test_algorithms, test_words, test_tiers, test_cost, test_least, test_status,
+TESTS = [test_keys, test_network, test_exempt, test_algorithms, test_words, test_tiers, test_cost, test_least, test_status, test_memory,
          test_dry_run, test_dry_run_of_rejected,
          test_phases, test_all_or_nothing, test_same_state, test_equal_keys,
          test_unreadable, test_inheritance, test_variables, test_log_levels, test_many, test_bodies]
