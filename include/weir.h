@@ -336,7 +336,7 @@ typedef struct weir_decision {
     bool full;              /* servers only: denied because the store has no room, not by a limit */
     bool local;             /* decided from a slice, or by a denial that is still known: no call */
     bool uneven;            /* the call's requests were charged different amounts: weir_receipt */
-    uint8_t spare_bytes[1];
+    bool closed;            /* denied by fail=closed, because the store was out of reach */
     int64_t granted; /* what the caller may use: the cost, or less with `least`; 0 if denied */
     uint64_t spare[1];
 } weir_decision;
@@ -504,10 +504,11 @@ WEIR_API WEIR_MUST_CHECK int weir_wait_with(weir_store *store, const weir_reques
 WEIR_API WEIR_NONNULL void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE]);
 
 /* Corrects the charge named by the receipt to the real cost, once. Limits with a cost of their own
- * are left alone. WEIR_ESETTLED says that it was
- * done before and that nothing changed, so a settle whose answer got lost may be sent again.
- * docs/SPEC.md says for how long receipts are remembered. Concurrent limits are refused
- * (WEIR_EUNSUPPORTED). */
+ * are left alone. WEIR_ESETTLED says that it was done before and that nothing changed, so a settle
+ * whose answer got lost may be sent again. docs/SPEC.md says for how long receipts are remembered.
+ * Concurrent limits are refused (WEIR_EUNSUPPORTED). What the local fallback of this store has
+ * charged is corrected there, and the servers are charged the real cost; if that is 0, they are not
+ * needed. Otherwise WEIR_EUNREACHABLE says that they were not reached. */
 WEIR_API WEIR_MUST_CHECK int weir_settle(weir_store *store, weir_key key, const weir_limit *limit,
                                          const char *receipt, int64_t actual_cost, weir_error *err);
 
@@ -613,7 +614,9 @@ typedef struct weir_zone_info {
 /* How full a zone is, and what was evicted. WEIR_EUNSUPPORTED for redis:// stores. */
 WEIR_API WEIR_MUST_CHECK int weir_store_info(weir_store *store, weir_zone_info *ret);
 
-/* Checks every byte that can be checked; WEIR_EDAMAGED with the place in err. */
+/* Whether a store is sound. Of a zone it checks every byte that can be checked; WEIR_EDAMAGED with
+ * the place in err. Of a redis:// store it says what is known, and asks nobody: WEIR_EUNREACHABLE
+ * while a server cannot be reached, WEIR_ESYSTEM after one has refused a call. */
 WEIR_API WEIR_MUST_CHECK int weir_store_check(weir_store *store, weir_error *err);
 
 /* ---- for other languages ------------------------------------------------------------------ */
@@ -690,6 +693,14 @@ WEIR_API WEIR_MUST_CHECK int weir_reset_n(weir_store *store, const void *key, si
 WEIR_API WEIR_MUST_CHECK int weir_wakeup_open_n(weir_store *store, const void *key, size_t len,
                                                 const weir_limit *limit, weir_wakeup **ret,
                                                 weir_error *err);
+
+/* The one spelling of a path that comes with a request, as policies compare it (docs/POLICIES.md):
+ * %XX is decoded once, // is /, dot segments are resolved, and the query, parameters after a ; and
+ * spaces and dots at the end of a segment are left out. So /%6cogin, //login and /login;x are
+ * /login, but /login/ is not. `ret` has room for len + 1 bytes; no 0 is written behind them.
+ * WEIR_EINVAL for a path with a control character: no honest client sends one. */
+WEIR_API WEIR_MUST_CHECK int weir_path(const char *path, size_t len, char *ret, size_t size,
+                                       size_t *ret_len, weir_error *err);
 
 #define WEIR_FIELDS_SIZE 12288 /* room for the fields of any decision, with the 0 behind them */
 

@@ -179,9 +179,9 @@ static bool decide_is_query_at_fault(int code)
 void ngx_http_weir_fall_back(const ngx_http_weir_store_t *store, int code,
                              ngx_http_weir_plan_t *plan, ngx_http_request_t *r)
 {
-    struct weir__fallback fallback = {decide_is_query_at_fault(code) ? WEIR__FAIL_LOCAL
-                                                                     : store->url.fail,
-                                      store->url.peers, NULL};
+    struct weir__fallback fallback = {.fail = decide_is_query_at_fault(code) ? WEIR__FAIL_LOCAL
+                                                                             : store->url.fail,
+                                      .peers = store->url.peers};
     plan->local = fallback.fail == WEIR__FAIL_LOCAL;
     plan->closed = fallback.fail == WEIR__FAIL_CLOSED;
     decide_here(&fallback, plan, r);

@@ -21,7 +21,8 @@
     X(S, time_us)                                                                                  \
     X(S, charged)                                                                                  \
     X(S, lease)                                                                                    \
-    X(S, allowed) X(S, degraded) X(S, binding) X(S, code) X(S, full) X(S, local) X(S, granted)
+    X(S, allowed)                                                                                  \
+    X(S, degraded) X(S, binding) X(S, code) X(S, full) X(S, local) X(S, closed) X(S, granted)
 #define LIMIT_NUMBERS(X, S)                                                                        \
     X(S, kind)                                                                                     \
     X(S, nodelay)                                                                                  \

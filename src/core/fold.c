@@ -38,6 +38,7 @@ void weir__fold(const weir_decision *rows, size_t n, weir_decision *ret)
     folded.remaining = rows[folded.binding].remaining;
     folded.retry_after_us = rows[folded.binding].retry_after_us;
     folded.full = rows[folded.binding].full;
+    folded.closed = rows[folded.binding].closed;
     if (!folded.allowed)
         folded.delay_us = folded.granted = 0;
     *ret = folded;

@@ -428,9 +428,10 @@ int weir__plan_settle(weir_store *store, const struct weir__plan *plan, const ch
     size_t before = 0, done = 0; /* sent again after a failure, it settles the rest */
     for (size_t i = 0; i < plan->enforced_count && code == 0; i++) {
         const struct weir__item *item = &plan->enforced[i];
-        /* What was denied, or decided by a local fallback, charged nobody: nothing is refunded. */
+        /* What was denied charged nobody. What a local fallback charged, it gives back itself. */
         int64_t charged = item_charged(item, told, first.charged);
-        if (!(settled >> i & 1) || (charged == 0 && actual == 0))
+        bool here = first.charged == 0 && first.id;
+        if (!(settled >> i & 1) || (charged == 0 && actual == 0 && !here))
             continue; /* what changes nothing is not remembered */
         weir__receipt_write(first.charged_at_us, charged, first.id, one);
         code = weir_settle(store, item->key, item->limit, one, actual, NULL);

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/span.h"
 #include "policy/arena.h"
+#include "wire/path.h"
 
 /* ---- subjects ---- */
 
@@ -62,29 +63,16 @@ void weir__put_network(struct weir__buffer *buffer, const struct weir__network *
 void weir__put_masked(struct weir__buffer *buffer, struct weir__address address, uint8_t bits4,
                       uint8_t bits6);
 
-/* ---- paths and hosts (normal.c) ----
- *
- * One spelling for what has many: paths and host names are compared, and put into keys, as most
- * servers behind would understand them, so that /%6cogin, //login, /x/../login and /login;a=b are
- * /login.
- */
+/* ---- hosts (normal.c); wire/path.h has paths ---- */
 
-/* Of an absolute URI its path; without query and fragment, %XX decoded once, // made /, dot
- * segments resolved, blanks around a segment and dots at its end dropped, and what follows a ; in a
- * segment unless `parameters` are kept. It begins with /, always. The answer is a part of the text,
- * or written to room. NULL, or what is wrong: there is not enough room, or a control character. */
-const char *weir__normal_path(struct weir__span text, bool parameters, char *room, size_t size,
-                              struct weir__span *ret);
 /* In lower case, without port and closing dots. The answer is a part of the text, or written to
  * room. NULL, or what is wrong: there is not enough room, or it is no host. */
 const char *weir__normal_host(struct weir__span text, char *room, size_t size,
                               struct weir__span *ret);
 /* In lower case (ASCII). The answer likewise; false: there is not enough room. */
 bool weir__normal_lower(struct weir__span text, char *room, size_t size, struct weir__span *ret);
-/* NULL, or why no path in its one spelling, no host in its own, matches this pattern. Where
- * ret_right is not empty then, it is the right spelling; room has len + 1 bytes for it. */
-const char *weir__normal_path_pattern(struct weir__span text, bool parameters, char *room,
-                                      struct weir__span *ret_right);
+/* NULL, or why no host in its one spelling matches this pattern. Where ret_right is not empty then,
+ * it is the right spelling; room has len + 1 bytes for it. */
 const char *weir__normal_host_pattern(struct weir__span text, char *room,
                                       struct weir__span *ret_right);
 

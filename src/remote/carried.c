@@ -77,8 +77,10 @@ static int carried_open_zone(struct weir_redis *redis, weir_error *err)
     struct weir__buffer buffer = weir__buffer_over(address, sizeof address);
     weir__put_format(&buffer, "memory:%llu", local ? (unsigned long long)redis->url.size : 65536);
     int code = weir_store_open(address, &redis->checker, err);
-    redis->fallback =
-        (struct weir__fallback){redis->url.fail, redis->url.peers, local ? redis->checker : NULL};
+    redis->fallback = (struct weir__fallback){.fail = redis->url.fail,
+                                              .peers = redis->url.peers,
+                                              .local = local ? redis->checker : NULL,
+                                              .charges = local ? weir__charges_create() : NULL};
     return code;
 }
 
@@ -109,6 +111,7 @@ void weir_redis_close(weir_redis *redis)
     if (!redis)
         return;
     weir_store_close(redis->checker);
+    weir__charges_free(redis->fallback.charges);
     memset(redis->url.password, 0, sizeof redis->url.password);
     free(redis);
 }
@@ -491,8 +494,11 @@ static int carried_answered(weir_redis_call *call, weir_error *err)
     if (weir__verb_decides(query->verb))
         carried_decided(call);
     int code = 0;
-    if (query->verb == WEIR__VERB_SETTLE && query->integer)
-        code = WEIR_ESETTLED;
+    if (query->verb == WEIR__VERB_SETTLE) {
+        weir__fallback_settle(&call->redis->fallback, call->requests[0].key,
+                              call->requests[0].limit, &call->correction);
+        code = query->integer ? WEIR_ESETTLED : 0;
+    }
     if (query->verb == WEIR__VERB_RENEW || query->verb == WEIR__VERB_RELEASE) {
         bool local = query->integer != 1 &&
                      weir__fallback_lease(&call->redis->fallback, call->requests[0].key,
@@ -600,6 +606,11 @@ int weir_redis_fall_back(weir_redis_call *call, weir_error *err)
             &redis->fallback, call->requests[0].key, call->requests[0].limit, query->lease,
             query->verb == WEIR__VERB_RENEW ? WEIR__RENEW : WEIR__RELEASE);
         code = local == 0 ? 0 : WEIR_EUNREACHABLE;
+    } else if (query->verb == WEIR__VERB_SETTLE) {
+        int local = weir__fallback_settle(&redis->fallback, call->requests[0].key,
+                                          call->requests[0].limit, &call->correction);
+        if (!weir__settles_there(&call->correction))
+            code = local == WEIR_EUNREACHABLE ? 0 : local;
     }
     return code ? weir__fail(err, code, 0, "%s", weir_strerror(code)) : 0;
 }

@@ -437,10 +437,16 @@ static int engine_settle(weir_store *store, weir_key key, const weir_limit *limi
     int code = weir__remote_ensure_alive(remote);
     if (code)
         return code;
+    int local = weir__fallback_settle(&remote->fallback, key, limit, correction);
+    bool there = weir__settles_there(correction);
+    if (!there && local != WEIR_EUNREACHABLE)
+        return local;
     engine_prepare(remote, WEIR__VERB_SETTLE, &request, 1, correction->now_us, &query);
     query.correction = correction;
     code = engine_query(remote, &query);
     weir__slices_forgive(remote, key, limit);
+    if (code == WEIR_EUNREACHABLE && !there)
+        return 0; /* they were charged nothing, and are to be charged nothing */
     return code == 0 && query.integer ? WEIR_ESETTLED : code;
 }
 

@@ -6,7 +6,8 @@
  *     fail=closed   everything is denied, to be tried again in a second
  *
  * Every such decision is marked degraded, and its `charged` is 0: the servers were charged
- * nothing. So settling its receipt later charges them the real cost.
+ * nothing. So settling its receipt later charges them the real cost. What the zone was charged is
+ * remembered (charges.c), and corrected here.
  *
  * The bound on what fail=local allows: each process allows at most its share of the limit. If
  * peers= is at least the number of processes, all of them together allow per period at most the
@@ -14,6 +15,8 @@
  * call that a server charged but did not answer in time is decided again here: that makes it
  * stricter.
  */
+#include "limit/limit.h"
+#include "limit/receipt.h"
 #include "remote/remote.h"
 
 #include <assert.h>
@@ -64,6 +67,7 @@ static weir_decision fallback_blanket_row(const struct weir__rule *rule, bool al
                            .time_us = now,
                            .allowed = allowed,
                            .degraded = true,
+                           .closed = !allowed,
                            .granted = allowed ? cost : 0};
 }
 
@@ -106,6 +110,22 @@ static void fallback_mark(weir_decision *decision)
     decision->charged = 0;
 }
 
+/* Remembers what each key was charged, before that is hidden. */
+static void fallback_note(const struct weir__fallback *fallback, const weir_request *shared,
+                          size_t n)
+{
+    for (size_t i = 0; i < n && fallback->charges; i++) {
+        weir_decision *row = shared[i].detail;
+        for (size_t j = 0; j < shared[i].limit->count; j++, row++) {
+            if (row->charged == 0 || !weir__limit_varies(shared[i].limit, j))
+                continue;
+            weir__charges_note(fallback->charges, weir__receipt_id(row), shared[i].key,
+                               row->charged);
+            break; /* its other limits were charged the same */
+        }
+    }
+}
+
 static int fallback_decide_locally(const struct weir__fallback *fallback,
                                    const weir_request *requests, size_t n, enum weir__mode mode,
                                    weir_decision *ret)
@@ -129,6 +149,8 @@ static int fallback_decide_locally(const struct weir__fallback *fallback,
                                   : weir__peek_all(fallback->local, shared, n, ret);
     if (code)
         return code;
+    if (mode == WEIR__TAKE && ret->allowed)
+        fallback_note(fallback, shared, n);
     uint64_t lease = ret->lease;
     int64_t granted = ret->granted, least = weir__budget_of(requests, n).least;
     for (size_t i = 0; i < n; i++) {
@@ -164,6 +186,24 @@ int weir__fallback_lease(const struct weir__fallback *fallback, weir_key key,
         return WEIR_EUNREACHABLE;
     return verb == WEIR__RENEW ? weir_renew(fallback->local, key, limit, lease)
                                : weir_release(fallback->local, key, limit, lease);
+}
+
+int weir__fallback_settle(const struct weir__fallback *fallback, weir_key key,
+                          const weir_limit *limit, const struct weir__correction *correction)
+{
+    char receipt[WEIR_RECEIPT_SIZE];
+    weir_limit share;
+    int64_t charged = 0;
+    if (fallback->local && fallback->charges && correction->charged == 0 && correction->id)
+        charged = weir__charges_find(fallback->charges, correction->id, key);
+    if (charged == 0)
+        return WEIR_EUNREACHABLE;
+    if (fallback->peers > 1) {
+        weir__share(limit, fallback->peers, &share);
+        limit = &share;
+    }
+    weir__receipt_write(correction->charged_at_us, charged, correction->id, receipt);
+    return weir_settle(fallback->local, key, limit, receipt, correction->actual, NULL);
 }
 
 bool weir__fallback_reset(const struct weir__fallback *fallback, weir_key key)

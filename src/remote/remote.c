@@ -22,18 +22,31 @@
 
 /* ---- fleet and fallback of this process ---- */
 
-static int remote_open_local(const struct weir__redis_url *url, weir_store **ret, weir_error *err)
+static int remote_open_local(const struct weir__redis_url *url, struct weir__fallback *ret,
+                             weir_error *err)
 {
     char address[64];
+    *ret = (struct weir__fallback){.fail = url->fail, .peers = url->peers};
+    if (url->fail != WEIR__FAIL_LOCAL)
+        return 0;
     snprintf(address, sizeof address, "memory:%llu", (unsigned long long)url->size);
-    return url->fail == WEIR__FAIL_LOCAL ? weir_store_open(address, ret, err) : 0;
+    int code = weir_store_open(address, &ret->local, err);
+    if (code == 0)
+        ret->charges = weir__charges_create(); /* without them, charges of the zone stay */
+    return code;
+}
+
+static void remote_close_local(struct weir__fallback *fallback)
+{
+    weir_store_close(fallback->local);
+    weir__charges_free(fallback->charges);
 }
 
 /* In a child the parent's fleet and zone are only freed: their locks may be held by threads that do
  * not exist here. */
 static int remote_make_again(struct weir__remote *remote)
 {
-    weir_store *local = NULL;
+    struct weir__fallback local = {0};
     struct weir__fleet *fleet = weir__fleet_start(&remote->url);
     if (!fleet)
         return errno == ENOMEM ? WEIR_ENOMEM : WEIR_ESYSTEM;
@@ -43,10 +56,10 @@ static int remote_make_again(struct weir__remote *remote)
         return code;
     }
     weir__fleet_stop(remote->fleet, true);
-    weir_store_close(remote->fallback.local);
+    remote_close_local(&remote->fallback);
     weir__lock_init(&remote->lock);
     remote->fleet = fleet;
-    remote->fallback.local = local;
+    remote->fallback = local;
     weir__slices_start(remote); /* without them everything is asked of the servers */
     return 0;
 }
@@ -191,7 +204,7 @@ void weir__remote_close(weir_store *store)
     struct weir__remote *remote = weir__remote_of(store);
     weir__slices_close(remote);
     weir__fleet_stop(remote->fleet, remote->owner != getpid());
-    weir_store_close(remote->fallback.local);
+    remote_close_local(&remote->fallback);
     pthread_mutex_destroy(&remote->lock.mutex);
     free(remote);
 }
@@ -232,16 +245,14 @@ static int remote_begin(struct weir__remote *remote, weir_error *err)
 static int remote_open(struct weir__remote *remote, const char *url, weir_error *err)
 {
     int code = weir__redis_url_parse(url, &remote->url, err);
-    if (code == 0) {
-        remote->fallback = (struct weir__fallback){remote->url.fail, remote->url.peers, NULL};
-        code = remote_open_local(&remote->url, &remote->fallback.local, err);
-    }
+    if (code == 0)
+        code = remote_open_local(&remote->url, &remote->fallback, err);
     if (code == 0)
         code = remote_start(remote, err);
     if (code == 0 && (code = remote_begin(remote, err)) != 0)
         weir__fleet_stop(remote->fleet, false);
     if (code)
-        weir_store_close(remote->fallback.local);
+        remote_close_local(&remote->fallback);
     return code;
 }
 

@@ -11,8 +11,9 @@
 /* The local fallback: who decides while no server does. */
 struct weir__fallback {
     enum weir__redis_fail fail;
-    int32_t peers;     /* how many share the limits */
-    weir_store *local; /* fail=local: the zone that decides */
+    int32_t peers;                 /* how many share the limits */
+    weir_store *local;             /* fail=local: the zone that decides */
+    struct weir__charges *charges; /* what it was charged; NULL: nobody settles there */
 };
 
 struct weir__remote {
@@ -128,10 +129,35 @@ int weir__fallback_decide(const struct weir__fallback *fallback, const weir_requ
  * it has no zone. */
 int weir__fallback_lease(const struct weir__fallback *fallback, weir_key key,
                          const weir_limit *limit, uint64_t lease, enum weir__lease_verb verb);
+/* Corrects a charge of the fallback's zone; a charge of the servers is none of its business. 0,
+ * WEIR_ESETTLED, or WEIR_EUNREACHABLE: it made no such charge, or has forgotten it. */
+int weir__fallback_settle(const struct weir__fallback *fallback, weir_key key,
+                          const weir_limit *limit, const struct weir__correction *correction);
+/* Whether a settle concerns the servers: they were charged something, or are to be. */
+static inline bool weir__settles_there(const struct weir__correction *correction)
+{
+    return correction->charged > 0 || correction->actual > 0;
+}
 /* Whether there was anything to forget. */
 bool weir__fallback_reset(const struct weir__fallback *fallback, weir_key key);
 /* A limit's share of one of `peers`, at least 1: over all peers no more than the larger of the
  * limit and their number. */
 void weir__share(const weir_limit *limit, int32_t peers, weir_limit *ret);
+
+/* ---- charges.c: what a fallback has charged ----
+ *
+ * The receipt of such a charge has an id and says 0, since the servers were charged nothing. How
+ * much the zone was charged is known only here, and for the last charges of a process: so a receipt
+ * of another process gives nothing back. */
+
+#define WEIR__CHARGES_MAX 1024
+
+/* NULL: without memory or randomness. */
+struct weir__charges *weir__charges_create(void);
+/* NULL is fine. In a child process, too: it takes no lock. */
+void weir__charges_free(struct weir__charges *charges);
+void weir__charges_note(struct weir__charges *charges, uint64_t id, weir_key key, int64_t amount);
+/* What a key was charged under this id, the least of several; 0: nothing that is known. */
+int64_t weir__charges_find(struct weir__charges *charges, uint64_t id, weir_key key);
 
 #endif

@@ -2,6 +2,7 @@
  * at most the limit. the local fallback: what each fail= answers, and in a zone what a share lets
  * through. */
 #include "limit/limit.h"
+#include "limit/receipt.h"
 #include "remote/remote.h"
 
 #include "test.h"
@@ -74,13 +75,14 @@ static weir_limit *limit_of(const char *text)
 
 static void test_blank(enum weir__redis_fail fail, bool allowed)
 {
-    struct weir__fallback fallback = {fail, 1, NULL};
+    struct weir__fallback fallback = {.fail = fail, .peers = 1};
     weir_limit *limit = limit_of("token-bucket 10/s burst 20, fixed-window 5/m");
     weir_decision rows[2], ret;
     weir_request request = weir_request_make(weir_key_text("ann"), limit);
     request.detail = rows;
     for (int i = 0; i < 100; i++) {
         CHECK_INT(weir__fallback_decide(&fallback, &request, 1, WEIR__TAKE, NOW, &ret), 0);
+        CHECK(ret.closed == !allowed);
         CHECK(ret.allowed == allowed && ret.degraded && rows[0].degraded && rows[1].degraded);
         CHECK_INT(ret.time_us, NOW);
         CHECK_INT(ret.limit,
@@ -107,7 +109,7 @@ static int take_all(const struct weir__fallback *fallback, const weir_request *r
 
 static void test_local(weir_store *zone, int32_t n, int expected)
 {
-    struct weir__fallback fallback = {WEIR__FAIL_LOCAL, n, zone};
+    struct weir__fallback fallback = {.fail = WEIR__FAIL_LOCAL, .peers = n, .local = zone};
     weir_limit *limit = limit_of("token-bucket 1/366d burst 20");
     char key[16];
     weir_decision row, ret;
@@ -128,7 +130,7 @@ static void test_local(weir_store *zone, int32_t n, int expected)
 /* A slot of a share is given back under the whole limit. */
 static void test_leases(weir_store *zone, int32_t n, int expected)
 {
-    struct weir__fallback fallback = {WEIR__FAIL_LOCAL, n, zone};
+    struct weir__fallback fallback = {.fail = WEIR__FAIL_LOCAL, .peers = n, .local = zone};
     weir_limit *limit = limit_of("concurrent 6 lease 1h");
     char text[16];
     weir_decision ret;
@@ -149,7 +151,7 @@ static void test_leases(weir_store *zone, int32_t n, int expected)
 
 static void test_group(weir_store *zone)
 {
-    struct weir__fallback fallback = {WEIR__FAIL_LOCAL, 2, zone};
+    struct weir__fallback fallback = {.fail = WEIR__FAIL_LOCAL, .peers = 2, .local = zone};
     weir_limit *few = limit_of("fixed-window 4/366d"), *many = limit_of("sliding-log 10/366d");
     weir_decision rows[2], ret;
     weir_request requests[] = {weir_request_make(weir_key_text("few"), few),
@@ -166,6 +168,70 @@ static void test_group(weir_store *zone)
     weir_limit_free(many);
 }
 
+/* Room that a request of cost 0 sees. */
+static int64_t left(const struct weir__fallback *fallback, weir_key key, const weir_limit *limit)
+{
+    weir_decision ret;
+    weir_request request = weir_request_make(key, limit);
+    CHECK_INT(weir__fallback_decide(fallback, &request, 1, WEIR__PEEK, NOW, &ret), 0);
+    return ret.remaining;
+}
+
+static int settle(const struct weir__fallback *fallback, weir_key key, const weir_limit *limit,
+                  weir_decision *decision, int64_t actual)
+{
+    char receipt[WEIR_RECEIPT_SIZE];
+    struct weir__correction correction = {.actual = actual};
+    weir_receipt(decision, receipt);
+    CHECK(weir__receipt_read(receipt, &correction));
+    CHECK_INT(correction.charged, 0); /* the servers were charged nothing */
+    return weir__fallback_settle(fallback, key, limit, &correction);
+}
+
+/* What the zone was charged is corrected there, once, and only what this fallback has charged. */
+static void test_settle(weir_store *zone)
+{
+    struct weir__fallback fallback = {WEIR__FAIL_LOCAL, 2, zone, weir__charges_create()};
+    struct weir__fallback other = {WEIR__FAIL_LOCAL, 2, zone, weir__charges_create()};
+    weir_limit *limit = limit_of("sliding-log 20/h"), *more = limit_of("fixed-window 40/h");
+    weir_key ann = weir_key_text("settle:ann"), bob = weir_key_text("settle:bob");
+    weir_decision first, rows[2], ret;
+    weir_request request = weir_request_make(ann, limit);
+    request.cost = 3;
+    CHECK_INT(weir__fallback_decide(&fallback, &request, 1, WEIR__TAKE, NOW, &first), 0);
+    CHECK_INT(left(&fallback, ann, limit), 7);
+    CHECK_INT(settle(&other, ann, limit, &first, 0), WEIR_EUNREACHABLE);
+    CHECK_INT(settle(&fallback, bob, limit, &first, 0), WEIR_EUNREACHABLE);
+    CHECK_INT(left(&fallback, ann, limit), 7);
+    CHECK_INT(settle(&fallback, ann, limit, &first, 1), 0);
+    CHECK_INT(left(&fallback, ann, limit), 9);
+    CHECK_INT(settle(&fallback, ann, limit, &first, 0), WEIR_ESETTLED);
+    CHECK_INT(left(&fallback, ann, limit), 9);
+
+    weir_request both[] = {weir_request_make(ann, limit), weir_request_make(bob, more)};
+    both[0].detail = &rows[0];
+    both[1].detail = &rows[1];
+    both[1].cost = 5;
+    CHECK_INT(weir__fallback_decide(&fallback, both, 2, WEIR__TAKE, NOW, &ret), 0);
+    CHECK_INT(left(&fallback, ann, limit), 8);
+    CHECK_INT(left(&fallback, bob, more), 15);
+    CHECK_INT(settle(&fallback, ann, limit, &rows[0], 0), 0);
+    CHECK_INT(settle(&fallback, bob, more, &rows[1], 0), 0);
+    CHECK_INT(left(&fallback, ann, limit), 9);
+    CHECK_INT(left(&fallback, bob, more), 20);
+
+    request.cost = 1;
+    CHECK_INT(weir__fallback_decide(&fallback, &request, 1, WEIR__TAKE, NOW, &first), 0);
+    for (uint64_t i = 1; i <= WEIR__CHARGES_MAX; i++)
+        weir__charges_note(fallback.charges, i, bob, 1);
+    CHECK_INT(settle(&fallback, ann, limit, &first, 0), WEIR_EUNREACHABLE); /* too long ago */
+    CHECK_INT(left(&fallback, ann, limit), 8);
+    weir__charges_free(fallback.charges);
+    weir__charges_free(other.charges);
+    weir_limit_free(limit);
+    weir_limit_free(more);
+}
+
 int main(void)
 {
     weir_store *zone = NULL;
@@ -179,6 +245,7 @@ int main(void)
         test_leases(zone, 1, 6);
         test_leases(zone, 3, 2);
         test_group(zone);
+        test_settle(zone);
         weir_store_close(zone);
     }
     return test_report();

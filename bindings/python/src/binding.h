@@ -57,6 +57,7 @@ typedef struct {
     PyObject *cache;  /* limits by their text, the oldest first */
     Py_ssize_t calls; /* that use the store now; wake-ups count as well */
     bool closed, blocks;
+    bool away;           /* the log was told that a local fallback decides */
     weir_waiter *waiter; /* NULL, or what cancels waits of this process */
     pid_t waiter_owner;
 } StoreObject;
@@ -124,6 +125,15 @@ static inline void store_return(PyThreadState *state)
 {
     if (state)
         PyEval_RestoreThread(state);
+}
+
+/* Tells the log who decides now. Within a call. */
+void store_tell(StoreObject *store, bool away);
+/* A decision: does it change who decides? One from a slice proves nothing. */
+static inline void store_note(StoreObject *store, int code, const weir_decision *d)
+{
+    if (UNLIKELY(store->blocks && code == 0 && d->degraded != store->away && !d->local))
+        store_tell(store, d->degraded);
 }
 
 PyObject *store_take_all(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);

@@ -227,6 +227,8 @@ static PyMemberDef decision_members[] = {
      "The lease that is held; 0: none."},
     {"degraded", T_BOOL, offsetof(DecisionObject, d) + offsetof(weir_decision, degraded), READONLY,
      "Decided by a local fallback: the store was out of reach."},
+    {"closed", T_BOOL, offsetof(DecisionObject, d) + offsetof(weir_decision, closed), READONLY,
+     "Denied by fail=closed, because the store was out of reach."},
     {"local", T_BOOL, offsetof(DecisionObject, d) + offsetof(weir_decision, local), READONLY,
      "Decided from a slice of a Redis store, without a call."},
     {"binding", T_UBYTE, offsetof(DecisionObject, d) + offsetof(weir_decision, binding), READONLY,

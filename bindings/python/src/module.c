@@ -24,6 +24,31 @@ static int type_init(PyObject *module, const char *name, PyType_Spec *spec, PyTy
     return 0;
 }
 
+/* The one spelling of a path. */
+static PyObject *module_path(PyObject *module, PyObject *given)
+{
+    char *data, *room;
+    Py_ssize_t len;
+    size_t found;
+    weir_error err;
+    (void)module;
+    if (PyBytes_AsStringAndSize(given, &data, &len))
+        return NULL;
+    room = PyMem_Malloc((size_t)len + 1);
+    if (!room)
+        return PyErr_NoMemory();
+    int code = weir_path(data, (size_t)len, room, (size_t)len + 1, &found, &err);
+    PyObject *path = code ? raise_error(&err) : PyBytes_FromStringAndSize(room, (Py_ssize_t)found);
+    PyMem_Free(room);
+    return path;
+}
+
+static PyMethodDef module_functions[] = {
+    {"path", module_path, METH_O,
+     "path($module, path, /)\n--\n\nThe one spelling of a request's path, as bytes."},
+    {NULL, NULL, 0, NULL},
+};
+
 static int module_exec(PyObject *module)
 {
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
@@ -56,6 +81,7 @@ static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
     .m_name = "weir._weir",
     .m_doc = "The library, for the package weir.",
+    .m_methods = module_functions,
     .m_slots = module_slots,
 };
 

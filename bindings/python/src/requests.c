@@ -121,6 +121,7 @@ static PyObject *group_decide(StoreObject *self, struct group *group, int64_t wa
     int code = peek ? weir_peek_all(self->store, group->requests, group->n, &d)
                     : weir_take_all(self->store, group->requests, group->n, &d);
     store_return(state);
+    store_note(self, code, &d);
     store_end(self);
     if (code)
         return err.code ? raise_error(&err) : raise_code(code, NULL);
@@ -199,6 +200,7 @@ PyObject *store_ask(StoreObject *self, const struct asked *asked, int64_t wait_u
     int code = peek ? weir_peek_all(self->store, &request, 1, &d)
                     : weir_take_all(self->store, &request, 1, &d);
     store_return(state);
+    store_note(self, code, &d);
     store_end(self);
     if (code)
         return err.code ? raise_error(&err) : raise_code(code, NULL);
@@ -236,8 +238,9 @@ static PyObject *many_decide(StoreObject *self, struct group *group)
         PyThreadState *state = store_leave(self);
         int code = weir_take_many(self->store, group->requests, group->n, decisions);
         store_return(state);
-        store_end(self);
         (void)code; /* each decision has its own */
+        store_note(self, decisions[0].code, &decisions[0]);
+        store_end(self);
         list = many_list(decisions, group->n);
     }
     PyMem_Free(decisions);
@@ -318,6 +321,7 @@ static PyObject *wait_ask(StoreObject *self, const struct asked *asked, int64_t 
     weir_wait_options options = {.max_wait_us = max_wait_us, .waiter = wait_waiter(self)};
     int code = options.waiter ? wait_sleep(self, &request, &options, &d) : WEIR_ESYSTEM;
     bool closed = self->closed;
+    store_note(self, code, &d);
     store_end(self);
     if (PyErr_Occurred())
         return NULL;

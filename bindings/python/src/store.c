@@ -43,6 +43,24 @@ void store_end(StoreObject *self)
         store_finish(self);
 }
 
+/* The package's store writes the line (_store.py); false or nothing: it was too soon. */
+void store_tell(StoreObject *self, bool away)
+{
+    PyObject *kind, *error, *trace;
+    weir_error err;
+    const char *why = NULL;
+    if (away)
+        why = weir_store_check(self->store, &err) ? err.message : "answers do not come in time";
+    PyErr_Fetch(&kind, &error, &trace);
+    PyObject *told = PyObject_CallMethod((PyObject *)self, "_told", "z", why);
+    if (!told)
+        PyErr_Clear();
+    else if (PyObject_IsTrue(told) == 1)
+        self->away = away;
+    Py_XDECREF(told);
+    PyErr_Restore(kind, error, trace);
+}
+
 static PyObject *store_close(PyObject *op, PyObject *nothing)
 {
     StoreObject *self = (StoreObject *)op;
@@ -86,6 +104,8 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     self->cache = PyDict_New();
     if (!self->url || !self->cache)
         Py_CLEAR(self);
+    else if (self->blocks && weir_store_check(store, &err))
+        store_tell(self, true);
     return (PyObject *)self;
 }
 
@@ -165,6 +185,7 @@ static PyObject *store_ask_plain(StoreObject *self, struct asked *asked, bool pe
         code = weir_take_n(self->store, asked->key, asked->len, asked->limit->limit, asked->cost,
                            &d, &err);
     store_return(state);
+    store_note(self, code, &d);
     store_end(self);
     return code ? raise_error(&err) : decision_make(&d, NULL, NULL);
 }
@@ -339,13 +360,32 @@ static PyObject *store_info(PyObject *op, PyObject *nothing)
     int code = weir_store_info(self->store, &info);
     store_end(self);
     if (code)
-        return raise_code(code, NULL);
+        return raise_code(code,
+                          code == WEIR_EUNSUPPORTED
+                              ? "info() is for zones; a redis:// store has counts() and check()"
+                              : NULL);
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "size", info.size,
                          "keys", info.keys, "capacity", info.capacity, "large_bytes",
                          info.large_bytes, "large_used", info.large_used, "limits", info.limits,
                          "limits_max", info.limits_max, "evicted_fresh", info.evicted_fresh,
                          "evicted_unused", info.evicted_unused, "evicted_soonest",
                          info.evicted_soonest, "repairs", info.repairs, "refused", info.refused);
+}
+
+static PyObject *store_check(PyObject *op, PyObject *nothing)
+{
+    StoreObject *self = (StoreObject *)op;
+    weir_error err;
+    (void)nothing;
+    if (!store_begin(self))
+        return NULL;
+    PyThreadState *state = PyEval_SaveThread(); /* a zone may be large */
+    int code = weir_store_check(self->store, &err);
+    PyEval_RestoreThread(state);
+    store_end(self);
+    if (code)
+        return raise_error(&err);
+    Py_RETURN_NONE;
 }
 
 static PyObject *store_set_time(PyObject *op, PyObject *time)
@@ -429,6 +469,9 @@ static PyMethodDef store_methods[] = {
     {"counts", store_counts, METH_NOARGS,
      "counts($self)\n--\n\nHow the store decided the takes of this process."},
     {"info", store_info, METH_NOARGS, "info($self)\n--\n\nHow full a zone is."},
+    {"check", store_check, METH_NOARGS,
+     "check($self)\n--\n\nRaises what is wrong with the store: a zone is damaged, a server of "
+     "redis:// cannot be reached."},
     {"set_time", store_set_time, METH_O,
      "set_time($self, us, /)\n--\n\nFor tests: stops the store's clock at this time. None: the "
      "system's clock again."},

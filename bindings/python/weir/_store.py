@@ -1,10 +1,17 @@
 """weir.Store: the extension's, with slots and the async forms."""
 from __future__ import annotations
 
+import logging
+import time
 from typing import Optional, Union
 
 from . import _async, _slots, _weir
 from ._types import Key, LimitText, Time
+
+
+log = logging.getLogger("weir")
+TELL_S = 10.0  # between two warnings of one store
+MEANWHILE = {"open": "everything is allowed", "closed": "everything is denied"}
 
 
 class Store(_weir.Store):
@@ -14,7 +21,8 @@ class Store(_weir.Store):
     and ``redis://`` connects by itself.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_tell_at")
+    _tell_at: float
 
     def close(self) -> None:
         """Closes the store. Waits end with ``ECANCELED``; other calls go on to their end."""
@@ -23,6 +31,20 @@ class Store(_weir.Store):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _told(self, why: Optional[str]) -> bool:
+        """The extension calls it when a local fallback begins to decide, with the reason, and when servers decide again. False: it was
+        too soon, tell it again."""
+        now = time.monotonic()
+        if why is None:
+            log.warning("weir: the store is back: its servers decide again")
+            return True
+        if now < getattr(self, "_tell_at", 0.0):
+            return False
+        self._tell_at = now + TELL_S
+        words = dict(part.partition("=")[::2] for part in self.url.partition("?")[2].split("&"))
+        log.warning("weir: the store cannot be reached: %s; meanwhile %s", why, MEANWHILE.get(words.get("fail", ""), "a local fallback decides"))
+        return True
 
     def slot(self, key: Key, limit: LimitText, cost: int = 1, *, max_wait: Optional[Time] = None) -> _slots.Slot:
         """Slots of a concurrent limit, held by ``with`` or ``async with``.

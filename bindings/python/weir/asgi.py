@@ -12,7 +12,7 @@ from typing import Any, Awaitable, Callable, Iterable, List, MutableMapping, Opt
 
 from . import _async, _slots, _weir
 from ._store import AnyStore
-from .web import (Answer, Asked, BadAddress, Exempt, Fields, Guard, NoAddress, OnDenied, Request, Rule, Rules, by_header, by_ip, everybody,
+from .web import (Answer, Asked, BadRequest, Exempt, Fields, Guard, NoAddress, OnDenied, Request, Rule, Rules, by_header, by_ip, everybody,
                   own_answer, own_fields, refuse_others)
 
 __all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
@@ -43,7 +43,7 @@ class RateLimit:
         request = view(scope, self.guard)
         try:
             asked = self.guard.ask(request) if scope["type"] in ("http", "websocket") else None
-        except BadAddress as error:
+        except BadRequest as error:
             await say(self.guard.bad(error), scope, send)
             return
         if asked is None:
@@ -68,7 +68,7 @@ class RateLimit:
             own = self.guard.on_denied(request, decision) if self.guard.on_denied else None
             if inspect.isawaitable(own):
                 own = await own
-        except BadAddress as error:
+        except BadRequest as error:
             await say(self.guard.bad(error), request.raw, send)
             return
         told = own_answer(usual, own)

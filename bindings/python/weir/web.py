@@ -6,13 +6,15 @@ A request is charged under all rules that apply to it, or under none. The words 
 from __future__ import annotations
 
 import difflib
+import functools
 import http
 import ipaddress
 import json
 import logging
+import re
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _slots, _weir
 from ._store import AnyStore, as_store
@@ -32,27 +34,49 @@ class NoAddress(RuntimeError):
     """The server does not tell the client's address, as behind a Unix socket: set trusted_hops, or use another key."""
 
 
-class BadAddress(NoAddress):
-    """X-Forwarded-For says who the client is, but not as it should. A client can bring that about: the answer is 400."""
+class BadRequest(RuntimeError):
+    """What a client can bring about: the answer is 400."""
 
     def __init__(self, message: str, detail: str) -> None:
         super().__init__(message)
         self.detail = detail  # for the client
 
 
+class BadAddress(BadRequest, NoAddress):
+    """X-Forwarded-For says who the client is, but not as it should."""
+
+
+class BadPath(BadRequest):
+    """A path with a control character, which frameworks and servers read in different ways."""
+
+
 # ---- requests ----
 
 class Request:
-    """What rules see of a request. ``raw`` is WSGI's environ or ASGI's scope. ``port`` is the peer's; 0: the server has put another
-    address in its place. ``rule`` and ``key`` say what denied it: on_denied sees them, keys and costs do not."""
+    """What rules see of a request. ``raw`` is WSGI's environ or ASGI's scope. In ``path`` a // is a /, as
+    Flask reads it; ``sent`` is as the server gives it; ``at`` knows all spellings. ``port`` is the peer's; 0: the server has put another address in its place. ``rule`` and ``key`` say what denied it: on_denied
+    sees them, keys and costs do not."""
 
-    __slots__ = ("method", "path", "peer", "port", "raw", "fields", "guard", "rule", "key")
+    __slots__ = ("method", "path", "sent", "peer", "port", "raw", "fields", "guard", "charset", "spellings", "rule", "key")
     rule: Rule
     key: Key
 
     def __init__(self, method: str, path: str, peer: Optional[str], port: Optional[int], raw: Any,
-                 fields: Callable[[str], Optional[str]], guard: Guard) -> None:
-        self.method, self.path, self.peer, self.port, self.raw, self.fields, self.guard = method, path, peer, port, raw, fields, guard
+                 fields: Callable[[str], Optional[str]], guard: Guard, charset: str = "utf-8") -> None:
+        self.method, self.sent, self.peer, self.port, self.raw, self.fields, self.guard = method, path, peer, port, raw, fields, guard
+        self.path = re.sub("//+", "/", path) if "//" in path else path
+        self.charset = charset  # of the path: WSGI has its bytes as characters
+        self.spellings: Optional[Tuple[bytes, bytes]] = None
+
+    def at(self, *paths: str) -> bool:
+        """Whether the request is for one of these paths: "/login" (also with a slash at its end) or "/api/*", in any spelling."""
+        return self.is_at(as_places(paths))
+
+    def is_at(self, places: Places) -> bool:
+        if self.spellings is None:
+            path = self.path.encode(self.charset, "replace")
+            self.spellings = (path or b"/", spelled(path))
+        return any(path.rstrip(b"/") in places.exact or path.startswith(places.starts) for path in self.spellings)
 
     def header(self, name: str) -> Optional[str]:
         """A header field by its name, in any case; None: there is none."""
@@ -116,6 +140,45 @@ def parse_address(text: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Addre
     return mapped if mapped is not None else address
 
 
+# ---- paths ----
+
+PathLike = Union[str, Sequence[str]]
+
+
+class Places(NamedTuple):
+    """Paths to compare with, as bytes: those without a slash at their end, and the beginnings of those that ended with a star."""
+
+    exact: FrozenSet[bytes]
+    starts: Tuple[bytes, ...]
+
+
+def spelled(path: bytes) -> bytes:
+    """The one spelling of a path that is decoded already, as policies have it."""
+    try:
+        return _weir.path(path.replace(b"%", b"%25").replace(b"?", b"%3F").replace(b"#", b"%23"))
+    except _weir.EINVAL as error:
+        raise BadPath(f"{error}: {path[:100]!r}", str(error)) from None
+
+
+@functools.lru_cache(1024)
+def as_places(paths: Tuple[str, ...]) -> Places:
+    """Frameworks resolve some spellings and not others. So a request is at a path if either reading says so: the one that only makes
+    // a /, or the one that resolves everything."""
+    exact, starts = set(), set()
+    for path in paths:
+        if not isinstance(path, str) or not path.startswith("/") or "*" in path[:-1]:
+            raise ValueError(f"invalid path {path!r}: expected one that begins with /, and a star only at its end, as /login or /api/*")
+        star, plain = path.endswith("*"), path.encode().rstrip(b"*")
+        right = b"" if any(c < 32 or c == 127 for c in plain) else spelled(plain)
+        if right != plain:
+            raise ValueError(f"invalid path {path!r}: expected {right.decode('utf-8', 'replace') + '*' * star!r}, its one spelling")
+        if star:
+            starts.add(plain)
+        else:
+            exact.add(plain.rstrip(b"/"))
+    return Places(frozenset(exact), tuple(starts))
+
+
 # ---- keys ----
 
 KeyOf = Callable[[Request], Optional[Key]]
@@ -146,12 +209,29 @@ def by_header(name: str, *, missing: str = "ip") -> KeyOf:
 
 
 class Rule(NamedTuple):
-    """Who is limited by what. ``key`` returns None where the rule does not apply."""
+    """Who is limited by what. ``key`` returns None where the rule does not apply. A rule with ``path`` applies only there; unless it has
+    a key, it counts by its name (or path) and the address: ``login:192.0.2.7``."""
 
     limit: LimitText
     key: KeyOf = by_ip
     cost: Union[int, Callable[[Request], int]] = 1
     name: Optional[str] = None  # what the RateLimit field calls it
+    path: Optional[PathLike] = None  # "/login", "/api/*" or several: nowhere else
+
+    def places(self) -> Optional[Places]:
+        if self.path is None:
+            return None
+        paths = (self.path,) if isinstance(self.path, str) else tuple(self.path)
+        if not paths:
+            raise ValueError("the path of a rule is empty: expected at least one, as /login or /api/*")
+        return as_places(paths)
+
+    def own_key(self) -> Rule:
+        """Two paths with the same limit do not share a state."""
+        if self.path is None or self.key is not by_ip:
+            return self
+        word = self.name or (self.path if isinstance(self.path, str) else self.path[0])
+        return self._replace(key=lambda request: f"{word}:{request.ip}")
 
 
 RuleLike = Union[str, _weir.Limit, Rule]
@@ -188,7 +268,7 @@ def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
 
     def is_exempt(request: Request) -> bool:
         """A path that may mean another one (/static/../login) is not exempt by its beginning."""
-        path = request.path
+        path = request.sent
         return path in exact or (bool(starts) and path.startswith(starts) and "/." not in path and "//" not in path and "\\" not in path)
     return is_exempt
 
@@ -245,7 +325,9 @@ class Guard:
         if not (1 <= ipv4_prefix <= 32 and 1 <= ipv6_prefix <= 128):
             raise ValueError("invalid prefix: expected ipv4_prefix 1 to 32, ipv6_prefix 1 to 128")
         self.store = as_store(store)
-        self.rules = [rule._replace(limit=self.store.limit(rule.limit)) for rule in as_rules(rules)]
+        given = as_rules(rules)
+        self.places = [rule.places() for rule in given]
+        self.rules = [rule.own_key()._replace(limit=self.store.limit(rule.limit)) for rule in given]
         self.exempt, self.on_error, self.on_denied, self.headers = as_exempt(exempt), on_error, on_denied, headers
         self.trusted_hops, self.deny_status, self.prefixes = trusted_hops, deny_status, {4: ipv4_prefix, 6: ipv6_prefix}
         self.told = 0.0
@@ -253,13 +335,12 @@ class Guard:
 
     def check_rules(self) -> None:
         """Rules that could not be decided together are found at the start, not by the first request."""
-        by_key: Dict[KeyOf, List[Rule]] = {}
         for rule in self.rules:
             if not callable(rule.key):
                 raise TypeError(f"the key of a rule must be a function of the request, not {type(rule.key).__name__}")
-            by_key.setdefault(rule.key, []).append(rule)
         try:
-            for together in by_key.values():
+            for places, key in {(its, rule.key): None for its, rule in zip(self.places, self.rules)}:
+                together = [rule for its, rule in zip(self.places, self.rules) if rule.key is key and its in (None, places)]
                 asked = self.asked([("check", rule, 1 if callable(rule.cost) else rule.cost) for rule in together])
                 self.fields(asked, self.store.peek_all(asked.requests))
         except STORE_FAILED as error:
@@ -275,8 +356,8 @@ class Guard:
         if self.exempt(request):
             return None
         found: List[Tuple[Key, Rule, int]] = []
-        for rule in self.rules:
-            key = rule.key(request)
+        for rule, places in zip(self.rules, self.places):
+            key = rule.key(request) if places is None or request.is_at(places) else None
             if key is not None:
                 found.append((key, rule, rule.cost(request) if callable(rule.cost) else rule.cost))
         return self.asked(found) if found else None
@@ -312,10 +393,11 @@ class Guard:
         told: Dict[str, Any] = {
             "allowed": False, "limit": decision.limit, "remaining": decision.remaining,
             "retry_after": None if decision.retry_after_us < 0 else decision.retry_after_us / 1e6,
-            "reset_after": decision.reset_after_us / 1e6, "binding": decision.binding}
-        return self.refused("limit", self.fields(asked, decision), told)
+            "reset_after": decision.reset_after_us / 1e6, "delay": 0.0, "granted": 0, "binding": decision.binding, "receipt": None,
+            "degraded": decision.degraded, "local": decision.local}
+        return self.refused("closed" if decision.closed else "limit", self.fields(asked, decision), told)
 
-    def bad(self, error: BadAddress) -> Answer:
+    def bad(self, error: BadRequest) -> Answer:
         self.warn("weir: a request is refused: %s", error)
         return bad_request(error.detail)
 
@@ -328,7 +410,8 @@ class Guard:
 
     def refused(self, reason: str, fields: Fields, told: Mapping[str, Any]) -> Answer:
         title = "Too Many Requests" if self.deny_status == 429 else "Denied"
-        body = json.dumps({"type": QUOTA_EXCEEDED, "title": title, "status": self.deny_status, "reason": reason, **told}).encode()
+        kind = {"type": QUOTA_EXCEEDED} if reason == "limit" else {}
+        body = json.dumps({**kind, "title": title, "status": self.deny_status, "reason": reason, **told}).encode()
         return answer(self.deny_status, [("weir-reason", reason), *fields], body)
 
     def failed(self, asked: Asked, error: Exception) -> Optional[Answer]:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Uni
 
 from . import _slots, _weir
 from ._store import AnyStore
-from .web import (Answer, Asked, BadAddress, Exempt, Fields, Guard, NoAddress, OnDenied, Request, Rule, Rules, by_header, by_ip, everybody,
+from .web import (Answer, Asked, BadRequest, Exempt, Fields, Guard, NoAddress, OnDenied, Request, Rule, Rules, by_header, by_ip, everybody,
                   own_answer, own_fields, phrase_of, refuse_others)
 
 __all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
@@ -70,7 +70,7 @@ class RateLimit:
         request = view(environ, self.guard)
         try:
             asked = self.guard.ask(request)
-        except BadAddress as error:
+        except BadRequest as error:
             return say(self.guard.bad(error), environ, start_response)
         if asked is None:
             return self.app(environ, start_response)
@@ -86,7 +86,7 @@ class RateLimit:
     def deny(self, request: Request, usual: Answer, decision: _weir.Decision, start_response: Any) -> Iterable[bytes]:
         try:
             own = self.guard.on_denied(request, decision) if self.guard.on_denied else None
-        except BadAddress as error:
+        except BadRequest as error:
             return say(self.guard.bad(error), request.raw, start_response)
         told = own_answer(usual, own)
         if told is not None:
@@ -117,7 +117,7 @@ def view(environ: Any, guard: Guard) -> Request:
         found = environ.get(word if word in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{word}")
         return None if found is None else str(found)
     return Request(environ.get("REQUEST_METHOD", "GET"), environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR") or None, None, environ,
-                   field, guard)
+                   field, guard, "latin-1")
 
 
 def starter(start_response: Any, fields: Fields, instead_of_ok: int = 200) -> Any:

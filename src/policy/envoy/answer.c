@@ -96,14 +96,17 @@ struct headers {
     size_t count;
 };
 
-/* Whether a descriptor is denied for want of room in the store. */
-static bool rls_is_full(const struct weir__rls_call *call)
+/* Why a descriptor is denied that no limit denies: the store has no room, or is out of reach; NULL:
+ * there is none. */
+static const char *rls_reason(const struct weir__rls_call *call)
 {
+    const char *reason = NULL;
     for (size_t i = 0; i < call->count; i++) {
-        if (call->asked[i].outcome == WEIR__RLS_DENIED && call->asked[i].decision.full)
-            return true;
+        const weir_decision *decision = &call->asked[i].decision;
+        if (call->asked[i].outcome == WEIR__RLS_DENIED && (decision->full || decision->closed))
+            reason = decision->full ? "full" : "closed";
     }
-    return false;
+    return reason;
 }
 
 static void rls_set_headers(const struct weir__rls_call *call, struct headers *ret)
@@ -112,8 +115,9 @@ static void rls_set_headers(const struct weir__rls_call *call, struct headers *r
                                                "RateLimit-Reset"};
     const struct weir__rls_asked *asked = call->options.headers ? rls_nearest(call) : NULL;
     ret->count = 0;
-    if (rls_is_full(call)) /* whatever the options say: it is not the client's doing */
-        ret->items[ret->count++] = (struct weir__rls_header){"weir-reason", "full"};
+    const char *reason = rls_reason(call);
+    if (reason) /* whatever the options say: it is not the client's doing */
+        ret->items[ret->count++] = (struct weir__rls_header){"weir-reason", reason};
     if (!asked)
         return;
     const int64_t numbers[HEADERS] = {asked->decision.limit, asked->decision.remaining,

@@ -259,6 +259,8 @@ static const char *respond_reason_of(const struct server_ask *ask, const weir_de
     static const char *const denials[] = {"deny", "missing"};
     if (decision->full)
         return "full";
+    if (decision->closed)
+        return "closed";
     if (ask->about != SERVER_ABOUT_PLAN)
         return "limit";
     const struct server_planned *it = ask->planned;

@@ -50,7 +50,7 @@ struct server_log_item {
     uint32_t size; /* of the whole record, a multiple of 8 */
     uint8_t gap;   /* this is not a record but a gap of that size */
     uint8_t protocol;
-    bool allowed, decided, degraded, local, full, key_cut;
+    bool allowed, decided, degraded, local, full, closed, key_cut;
     uint16_t lens[SERVER_LOG_TEXTS];
     uint32_t shadow_denied;
     enum weir__verdict verdict;
@@ -191,6 +191,8 @@ static void access_log_put_line(const struct server_log_item *item, struct weir_
         weir__json_put_bool(&json, "local", item->local);
         if (item->full)
             weir__json_put_bool(&json, "full", true);
+        if (item->closed)
+            weir__json_put_bool(&json, "closed", true);
     }
     weir__json_put_uint(&json, "shadow_denied", item->shadow_denied);
     if (item->lens[SERVER_LOG_SHADOWS] > 0) {
@@ -538,6 +540,7 @@ static void access_log_fill(struct server_log_item *item, const struct server_lo
     item->degraded = decision->degraded;
     item->local = decision->local;
     item->full = decision->full;
+    item->closed = decision->closed;
     item->limit = decision->limit;
     item->remaining = decision->remaining;
     item->retry_after_us = decision->retry_after_us;

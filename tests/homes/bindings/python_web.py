@@ -58,7 +58,7 @@ def test_rules(check, client):
     check(web.ask()[0] == 200, f"{web.kind}: without the field the rule does not apply")
     for path in ("/health", "/static/", "/static/a.css"):
         check("ratelimit" not in web.ask(path)[1], f"{web.kind}: {path} is exempt")
-    for path in ("/healthy", "/static/../login", "/static//login", "/static"):
+    for path in ("/healthy", "//health", "/static/../login", "/static//login", "/static"):
         check("ratelimit" in web.ask(path, peer="192.0.2.99")[1], f"{web.kind}: {path} is not exempt")
     web = client(store_at(), weir.web.Rule("fixed-window 1/h from-first", key=weir.web.by_header("X-Api-Key")))
     check([web.ask()[0], web.ask()[0]] == [200, 429], f"{web.kind}: without the field the address counts")
@@ -67,6 +67,55 @@ def test_rules(check, client):
     check("x-ratelimit-limit" in web.ask()[1] and "retry-after" in web.ask()[1], f"{web.kind}: another style")
     web = client(store_at(), "fixed-window 1/h", headers="retry-after")
     check.equal([{"ratelimit", "ratelimit-policy", "retry-after"} & set(web.ask()[1]) for _ in range(2)], [set(), {"retry-after"}], f"{web.kind}: only Retry-After")
+
+
+def refusal(call):
+    """What a ValueError says; "" if there was none."""
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+LOGIN = ["/login", "/login/", "//login", "///login//", "/./login", "/x/../login", "/login;x", "/login ", "/login.", "/;/login", "/login;x/"]
+NOT_LOGIN = ["/Login", "/logins", "/login/x", "/", "", "/x/login", "/%6cogin", "/login?x", "/login\\"]
+
+
+@both
+def test_paths(check, client):
+    """A rule of a path applies in every spelling that a framework may read as that path."""
+    login = weir.web.Rule("fixed-window 100/h from-first", path="/login", name="login")
+    store = store_at()
+    web = client(store, login)
+    for path in LOGIN:
+        check("ratelimit" in web.ask(path)[1], f"{web.kind}: {path!r} is /login")
+    check.equal(store.peek("login:192.0.2.7", login.limit).remaining, 100 - len(LOGIN), f"{web.kind}: by its name and the address")
+    for path in NOT_LOGIN:
+        check("ratelimit" not in web.ask(path)[1], f"{web.kind}: {path!r} is not /login")
+    old = client(store_at(), weir.web.Rule("fixed-window 100/h", key=lambda r: "k" if r.path.rstrip("/") == "/login" else None), exempt=["/health"])
+    check.equal(["ratelimit" in old.ask(path)[1] for path in ("//login", "///login//", "/logins")], [True, True, False], f"{web.kind}: r.path")
+    for path in ("/login\n", "/login\0", "/\x7f"):
+        status, _, body = web.ask(path)
+        check.equal((status, json.loads(body)["detail"]), (400, "the path has a control character"), f"{web.kind}: {path!r}")
+    check(client(store_at(), "fixed-window 1/h").ask("/a\n")[0] == 200, f"{web.kind}: nobody asked for the path")
+
+    web = client(store_at(), weir.web.Rule("fixed-window 100/h from-first", path=["/api/*", "/caf\u00e9"]))
+    sent = "/caf\u00e9" if web.kind == "asgi" else "/caf\u00e9".encode().decode("latin-1")
+    for path in ("/api/", "/api/a/b", "//api//a", "/x/../api/a", "/api/../x", "//api/../x", sent, "/" + sent + "/"):
+        check("ratelimit" in web.ask(path)[1], f"{web.kind}: {path!r} is one of several")
+    for path in ("/api", "/apis", "/x/api/", "/cafe"):
+        check("ratelimit" not in web.ask(path)[1], f"{web.kind}: {path!r} is none of them")
+
+    same = [weir.web.Rule("fixed-window 1/h from-first", path=path) for path in ("/a", "/b")]
+    web = client(store_at(), same)
+    check.equal([web.ask(path)[0] for path in ("/a", "/b", "//a", "/b")], [200, 200, 429, 429], f"{web.kind}: each path has its own state")
+    web = client(store_at(), weir.web.Rule("fixed-window 9/h from-first", cost=lambda r: 5 if r.at("/export", "/dump/*") else 1))
+    check.equal([web.ask(path)[1]["ratelimit"] for path in ("//export", "/x")], ['"fixed-window";r=4;t=3600', '"fixed-window";r=3;t=3600'],
+                f"{web.kind}: a cost by path")
+    for path, why in (("/a//b", "expected '/a/b'"), ("login", "begins with /"), ("/a*b", "only at its end"), ("/a;x/*", "expected '/a/*'"), ([], "is empty"),
+                      ("/a\n", "invalid path"), (["/a", 5], "invalid path 5")):
+        check.contains(refusal(lambda path=path: client(store_at(), weir.web.Rule("fixed-window 1/h", path=path))), why, f"{web.kind}: {path!r}")
 
 
 @both
@@ -330,7 +379,7 @@ def named(name, function):
     return function
 
 
-TESTS = [test_answers, test_rules, test_addresses, test_failures, test_mistakes, test_slots, test_slots_forgotten, test_asgi_others, test_shaping, test_frameworks]
+TESTS = [test_answers, test_rules, test_paths, test_addresses, test_failures, test_mistakes, test_slots, test_slots_forgotten, test_asgi_others, test_shaping, test_frameworks]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -121,6 +121,21 @@ def test_late(check):
             check("no answer within 100ms" in line and advice in line, f"fail={fail}: with the cause and what to do: {line}")
 
 
+def test_closed(check):
+    """fail=closed in the store's address: the reason is not a limit."""
+    with redis_server.Server() as redis, \
+            weir_server.Server(["--store", f"redis://127.0.0.1:{redis.port}?deadline=1m&fail=closed"]) as server, \
+            http_client.Client(server.port) as client:
+        take = lambda: client.get("/v1/take?key=k&limit=fixed-window+1/366d")
+        take()
+        answer = take()
+        check.equal((answer.status, answer.json["reason"], answer.fields["weir-reason"], "type" in answer.json), (429, "limit", "limit", True), "a limit")
+        redis.kill()
+        check(server.wait_for(lambda: take().json["degraded"]), "it is away")
+        answer = take()
+        check.equal((answer.status, answer.json["reason"], answer.fields["weir-reason"], "type" in answer.json), (429, "closed", "closed", False), "the store")
+
+
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
 
 if __name__ == "__main__":

@@ -34,8 +34,7 @@ typedef struct {
     uint8_t binding;
     uint8_t receipt[5];
     int32_t code;
-    bool full, local, uneven;
-    uint8_t spare_bytes[1];
+    bool full, local, uneven, closed;
     int64_t granted;
     uint64_t spare[1];
 } weir_decision;
