@@ -59,6 +59,8 @@ export class Decision {
     binding: number;
     /** Decided by a local fallback: the store was out of reach. */
     degraded: boolean;
+    /** Denied by fail=closed, because the store was out of reach. */
+    closed: boolean;
     /** Decided from a slice of a Redis store, without a call. */
     local: boolean;
     /** Of takeAll, peekAll and acquire: the answer of each limit. */

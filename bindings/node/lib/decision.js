@@ -3,7 +3,7 @@
 const { native, errorOf } = require("./native");
 
 const ROW = { ALLOWED: 0, LIMIT: 1, REMAINING: 2, RETRY: 3, RESET: 4, DELAY: 5, GRANTED: 6, CHARGED: 7, TIME: 8, LEASE: 9, BINDING: 10,
-    DEGRADED: 11, LOCAL: 12, RECEIPT: 13, CODE: 14, SIZE: 15 };
+    DEGRADED: 11, LOCAL: 12, CLOSED: 13, RECEIPT: 14, CODE: 15, SIZE: 16 };
 const receipts = new WeakMap();
 
 /** An answer. Times are whole microseconds; all numbers are exact. */
@@ -24,6 +24,7 @@ class Decision {
         this.binding = row[at + 10];
         this.degraded = row[at + 11] !== 0;
         this.local = row[at + 12] !== 0;
+        this.closed = row[at + 13] !== 0;
         this.#id = row[at + ROW.RECEIPT];
     }
 
@@ -76,6 +77,7 @@ function writeRow(decision, at) {
     out[at + ROW.BINDING] = decision.binding;
     out[at + ROW.DEGRADED] = decision.degraded ? 1 : 0;
     out[at + ROW.LOCAL] = decision.local ? 1 : 0;
+    out[at + ROW.CLOSED] = decision.closed ? 1 : 0;
 }
 
 /** The folded decision of some rows; those behind it, one per limit, are its `rows`. */

@@ -56,8 +56,9 @@ const seconds = (us) => (us < 0 ? null : us / 1e6);
 /** An answer that denies, with the status, fields and body of `weir serve`. */
 function denial(status, reason, fieldsOf, decision) {
     const told = decision ? { allowed: false, limit: decision.limit, remaining: decision.remaining, retry_after: seconds(decision.retryAfterUs),
-        reset_after: seconds(decision.resetAfterUs), degraded: decision.degraded, local: decision.local } : {};
-    const body = { type: "https://iana.org/assignments/http-problem-types#quota-exceeded", title: STATUS_CODES[status] ?? "Denied", status, reason, ...told };
+        reset_after: seconds(decision.resetAfterUs), delay: 0, granted: 0, binding: decision.binding, receipt: null, degraded: decision.degraded, local: decision.local } : {};
+    const type = reason === "limit" ? { type: "https://iana.org/assignments/http-problem-types#quota-exceeded" } : {};
+    const body = { ...type, title: STATUS_CODES[status] ?? "Denied", status, reason, ...told };
     return { pass: false, status, fields: [["weir-reason", reason], ...fieldsOf], type: PROBLEM, body: JSON.stringify(body), decision };
 }
 
@@ -167,7 +168,7 @@ class Limiter {
             const told = fields(decision, requests.map((one) => one.limit), { style: this.style, names });
             if (decision.allowed)
                 return { pass: true, decision, fields: told, release: this.#hold(requests, decision) };
-            return denial(this.status, "limit", told, decision);
+            return denial(this.status, decision.closed ? "closed" : "limit", told, decision);
         } catch (error) {
             return this.#failed(error, true);
         }

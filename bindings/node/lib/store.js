@@ -13,6 +13,8 @@ const COST_MAX = 1e12;
 const LEASE_MAX = 2 ** 53 - 1;
 const REQUEST = ["cost", "waitMs", "least", "acquire"];
 const NOTHING = new Float64Array(NUMBERS);
+const DECIDES = new Set([VERB.TAKE, VERB.PEEK, VERB.MANY]);
+const TELL_MS = 10e3; // between two warnings of one store
 const HALF_PAIR = /[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/;
 
 /** A key as the addon takes it. A text may hold the character that stands for broken ones, if it is really there. */
@@ -78,6 +80,8 @@ class Store {
     #closing;
     #remote;
     #url;
+    #away = false; // the program was warned that a local fallback decides
+    #tellAt = -Infinity;
 
     constructor(url, options) {
         if (typeof url !== "string")
@@ -113,6 +117,8 @@ class Store {
         try {
             if (store.#remote)
                 await store.#later(VERB.OPEN, [], [], NOTHING, undefined, () => undefined);
+            if (store.#remote)
+                await store.check().catch((error) => store.#tellAway(error.message));
         } catch (error) {
             await store.close();
             throw error;
@@ -273,6 +279,28 @@ class Store {
         return answer;
     }
 
+    // Whether a local fallback begins to decide, or ends. A decision from a slice proves nothing.
+    #note(rows) {
+        const away = rows[ROW.DEGRADED] !== 0;
+        if (away === this.#away || rows[ROW.LOCAL] !== 0 || rows[ROW.CODE] !== 0 || this.#closed)
+            return;
+        if (!away) {
+            this.#away = false;
+            process.emitWarning("the store is back: its servers decide again", "WeirWarning");
+        } else if (performance.now() >= this.#tellAt) {
+            this.#away = true;
+            this.check().then(() => this.#tellAway("answers do not come in time"), (error) => this.#tellAway(error.message));
+        }
+    }
+
+    #tellAway(why) {
+        const fail = /[?&]fail=(open|closed)/.exec(this.#url)?.[1];
+        const meanwhile = { open: "everything is allowed", closed: "everything is denied" }[fail] ?? "a local fallback decides";
+        this.#away = true;
+        this.#tellAt = performance.now() + TELL_MS;
+        process.emitWarning(`the store cannot be reached: ${why}; meanwhile ${meanwhile}`, "WeirWarning");
+    }
+
     // One key. A failure of the fast path comes here, too: either it is told well now, or the key was only unusual.
     #one(verb, key, limit, options) {
         return this.#call(verb, () => readRequest(key, limit, options), undefined, (rows) => new Decision(rows, 0));
@@ -331,6 +359,8 @@ class Store {
             const code = native.submit(this.#handle, verb, keys, limits, numbers, text, (failed, rows, message, column) => {
                 this.#calls--;
                 if (failed === 0) {
+                    if (DECIDES.has(verb))
+                        this.#note(rows);
                     resolve(answer(rows));
                     return;
                 }

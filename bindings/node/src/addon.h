@@ -38,6 +38,7 @@ enum row {
     ROW_BINDING,
     ROW_DEGRADED,
     ROW_LOCAL,
+    ROW_CLOSED,
     ROW_RECEIPT, /* the id that it has already; -1: it has no receipt */
     ROW_CODE,
     ROW_SIZE

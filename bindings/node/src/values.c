@@ -152,6 +152,7 @@ void row_write(double *row, const weir_decision *decision)
     row[ROW_BINDING] = decision->binding;
     row[ROW_DEGRADED] = decision->degraded;
     row[ROW_LOCAL] = decision->local;
+    row[ROW_CLOSED] = decision->closed;
     row[ROW_RECEIPT] = row_receipt(decision);
     row[ROW_CODE] = decision->code;
     assert((uint64_t)row[ROW_LEASE] == decision->lease);
@@ -178,6 +179,7 @@ void row_read(const double *row, weir_decision *ret)
         .binding = (uint8_t)(row_number(row[ROW_BINDING]) & 0xff),
         .degraded = row[ROW_DEGRADED] != 0,
         .local = row[ROW_LOCAL] != 0,
+        .closed = row[ROW_CLOSED] != 0,
         .uneven = row[ROW_RECEIPT] < 0,
     };
     int64_t id = ret->uneven ? 0 : row_number(row[ROW_RECEIPT]);

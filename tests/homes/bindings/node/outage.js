@@ -17,7 +17,7 @@ async function standing() {
     const settling = fails(store.settle("a", LIMIT, "w1-1-1", 0));
     const waiting = store.wait("a", LIMIT, { waitMs: 1500 });
     const decisions = await Promise.all(calls);
-    check(decisions.every((decision) => decision.degraded && !decision.allowed), "fail=closed denies");
+    check(decisions.every((decision) => decision.degraded && !decision.allowed && decision.closed), "fail=closed denies, and says so");
     same((await settling)?.code, "EUNREACHABLE", "a settle fails");
     same((await waiting).allowed, false, "a wait ends");
     check(turns > 5, `the event loop goes on: ${turns} turns`);
@@ -44,6 +44,24 @@ async function local() {
     check(store.closed, "closed");
 }
 
+async function away() {
+    const warnings = [];
+    const heard = (warning) => warnings.push(warning.message);
+    process.on("warning", heard);
+    const store = await Store.open("redis://127.0.0.1:1?fail=local&peers=8");
+    const limit = "sliding-log 10/h"; // a share of 1
+    for (let i = 0; i < 3; i++) {
+        const decision = await store.take("ann", limit);
+        same([decision.allowed, decision.degraded, decision.closed], [true, true, false], "a right password");
+        same([await store.settle("ann", limit, decision.receipt, 0), await store.settle("ann", limit, decision.receipt, 0)], [true, false], "costs nothing, once");
+    }
+    same((await fails(store.check()))?.code, "EUNREACHABLE", "check() says it");
+    same(warnings.length, 1, `one warning: ${warnings}`);
+    check(/cannot be reached: .*127.0.0.1:1.*; meanwhile a local fallback decides/.test(warnings[0]), warnings[0]);
+    process.off("warning", heard);
+    await store.close();
+}
+
 async function sliced() {
     const store = await Store.open(`${url}?deadline=1m&slices=10%25&peers=2&slice-life=5s`);
     const limit = "fixed-window 1000000/366d";
@@ -57,4 +75,4 @@ async function sliced() {
     await store.close();
 }
 
-run([standing, local, sliced], []);
+run([standing, local, away, sliced], []);
