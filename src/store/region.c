@@ -389,12 +389,13 @@ static bool region_is_other(const struct weir__region *region)
 static int region_refuse_other(const struct weir__region *region, weir_error *err)
 {
     const struct weir__zone *zone = &region->zone;
+    uint64_t size = zone->layout.size;
+    const char *unit = weir__region_unit(&size);
     return weir__fail(
         err, WEIR_EURL, 0,
-        "%s: it has size=%llu and large=%u%%, and another process has it open; end that "
+        "%s: it has size=%llu%s and large=%u%%, and another process has it open; end that "
         "process, and the states are carried over, or leave size and large out",
-        weir__region_shown(region), (unsigned long long)zone->layout.size,
-        zone->header->large_percent);
+        weir__region_shown(region), (unsigned long long)size, unit, zone->header->large_percent);
 }
 
 static int region_open_present(struct weir__region *region, uint64_t size, bool alone,

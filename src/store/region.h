@@ -80,6 +80,8 @@ int weir__region_upgrade(struct weir__region *region, uint64_t size, weir_error 
 
 /* ---- shared by both files ---- */
 
+/* A size in messages, as addresses write it: the number in place of the bytes, and its unit. */
+const char *weir__region_unit(uint64_t *size);
 /* What the region is called in messages. */
 const char *weir__region_shown(const struct weir__region *region);
 /* The path of the file behind it. */

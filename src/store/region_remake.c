@@ -186,10 +186,12 @@ static int remake_check(const struct weir__region *region, struct weir__region *
         return code;
     if (how->may_evict || info.evicted_unused + info.evicted_soonest == 0)
         return 0;
-    return weir__fail(err, WEIR_EFULL, 0,
-                      "%s: its states do not fit into size=%llu and large=%u%%; use a larger size",
-                      weir__region_shown(region), (unsigned long long)how->size,
-                      how->large_percent);
+    uint64_t size = how->size;
+    const char *unit = weir__region_unit(&size);
+    return weir__fail(
+        err, WEIR_EFULL, 0,
+        "%s: its states do not fit into size=%llu%s and large=%u%%; use a larger size",
+        weir__region_shown(region), (unsigned long long)size, unit, how->large_percent);
 }
 
 static int remake(struct weir__region *region, const struct remake *how, weir_error *err)

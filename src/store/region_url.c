@@ -287,3 +287,14 @@ int weir__region_parse(const char *url, struct weir__region *ret, weir_error *er
         code = url_take_options(url, rest + len + 1, ret, err);
     return code;
 }
+
+const char *weir__region_unit(uint64_t *size)
+{
+    static const char *const units[] = {"", "k", "m", "g"};
+    size_t unit = 0;
+    while (unit + 1 < WEIR__COUNT(units) && *size && *size % 1024 == 0) {
+        *size /= 1024;
+        unit++;
+    }
+    return units[unit];
+}

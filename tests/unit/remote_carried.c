@@ -199,6 +199,38 @@ static void test_in_turn(void)
     weir_limit_free(limit);
 }
 
+/* What the fallback was charged is given back there, also if the server answers meanwhile. */
+static void test_settled_fallback(void)
+{
+    weir_limit *limit = test_limit("fixed-window 4/h");
+    char receipt[WEIR_RECEIPT_SIZE];
+    redis = carried_open("redis://h?fail=local&peers=2&engine=module");
+    for (int i = 0; i < 4; i++) {
+        weir_redis_call *call = carried_ask("take", limit, NULL, 0);
+        CHECK_INT(weir_redis_fall_back(call, &err), 0);
+        weir_decision d = *weir_redis_decision(call, -1);
+        CHECK(d.allowed && d.remaining == 1);
+        weir_receipt(&d, receipt);
+        weir_redis_call_free(call);
+        weir_request request = weir_request_make(weir_key_text("ann"), limit);
+        request.cost = WEIR_COST_NONE;
+        CHECK_INT(weir_redis_ask(redis, "settle", &request, 1, receipt, 0, &call, &err), 0);
+        if (i % 2 == 0) {
+            CHECK_INT(weir_redis_fall_back(call, &err), 0);
+            CHECK_INT(weir_redis_fall_back(call, &err), WEIR_ESETTLED);
+        } else {
+            carried_said(call, false);
+            CHECK_INT(carried_feed(call, "+OK\r\n"), 0);
+        }
+        weir_redis_call_free(call);
+    }
+    weir_redis_call *call = carried_ask("settle", limit, "w3-1700000000000000-1-5", 0);
+    CHECK_INT(weir_redis_fall_back(call, &err), WEIR_EUNREACHABLE); /* a charge of the server */
+    weir_redis_call_free(call);
+    weir_redis_close(redis);
+    weir_limit_free(limit);
+}
+
 static void test_fallbacks(void)
 {
     weir_limit *limit = test_limit("fixed-window 4/h"), *slots = test_limit("concurrent 1");
@@ -361,6 +393,7 @@ int main(int argc, char **argv)
     test_lies();
     test_in_turn();
     test_fallbacks();
+    test_settled_fallback();
     test_mistakes();
     test_sliced();
     test_noise(test_seed(argc > 1 ? argv[1] : NULL));

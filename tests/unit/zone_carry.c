@@ -81,7 +81,7 @@ static void test_in_use(enum test_kind kind)
     weir_store *twin = make(kind);
     weir_store *first = test_open(test_url(kind, NAME, ""), &now);
     test_refused(__FILE__, __LINE__, test_url(kind, NAME, "size=1m"), WEIR_EURL,
-                 test_path(kind, NAME), "end that process");
+                 test_path(kind, NAME), "it has size=256k and large");
     test_refused(__FILE__, __LINE__, test_url(kind, NAME, "large=41%"), WEIR_EURL,
                  test_path(kind, NAME), "end that process");
     weir_store *second = test_open(test_url(kind, NAME, "size=256k"), &now);
@@ -108,7 +108,7 @@ static void test_too_small(enum test_kind kind)
     uint64_t keys = test_info(store).keys;
     weir_store_close(store);
     test_refused(__FILE__, __LINE__, test_url(kind, NAME, "size=128k"), WEIR_EFULL,
-                 test_path(kind, NAME), "larger size");
+                 test_path(kind, NAME), "fit into size=128k and large");
     expect_only(kind);
     store = test_open(test_url(kind, NAME, ""), &now);
     CHECK_INT(test_info(store).size, 1 << 20);

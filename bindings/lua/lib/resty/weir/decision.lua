@@ -44,6 +44,7 @@ function _M.of(d, into)
             granted = tonumber(d.granted),
             binding = d.binding,
             degraded = d.degraded,
+            closed = d.closed,
             ["local"] = d["local"],
             lease = lease,
             receipt_id = receipt_id(d),
@@ -60,6 +61,7 @@ function _M.of(d, into)
     into.granted = tonumber(d.granted)
     into.binding = d.binding
     into.degraded = d.degraded
+    into.closed = d.closed
     into["local"] = d["local"]
     into.lease = lease
     into.receipt = nil
@@ -85,6 +87,7 @@ local function fill(d, t)
     d.retry_after_us, d.reset_after_us, d.delay_us = t.retry_after_us, t.reset_after_us, t.delay_us
     d.time_us, d.charged = t.time_us, t.charged
     d.allowed, d.degraded, d.binding = t.allowed, t.degraded, t.binding
+    d.closed = t.closed or false
     d["local"] = t["local"]
     local id = t.receipt_id or 0
     d.uneven = id < 0
