@@ -28,7 +28,7 @@ def weir(*words, env=None, text=None):
 def alike(text):
     """Without what differs from call to call: receipts, leases, times."""
     text = re.sub(r"\bw\d-[-\w]+", "RECEIPT", text)
-    text = re.sub(r'("(?:lease|reset_after|retry_after|delay|at|fresh)"):[\d.]+', r"\1:N", text)
+    text = re.sub(r'("(?:lease|reset_after|retry_after|delay|at|fresh|now)"):[\d.]+', r"\1:N", text)
     text = re.sub(r"(?m)^\d{6,}$|lease \d{6,}", "LEASE", text)
     return re.sub(r"\b(in|retry in|resets in|delay) (?:\d+(?:\.\d+)?(?:us|ms|[smhdw]))+", r"\1 TIME", text)
 
