@@ -368,12 +368,12 @@ static enum fleet_state fleet_judge(const ngx_http_weir_worker_t *worker, struct
     uint64_t missed = worker->unreachable - worker->seen_unreachable;
     uint64_t done = worker->done - worker->seen_done;
     weir__remote_look(worker->remote, &look);
+    unsigned silent = look.reached ? look.undecided : look.away;
     if (look.reached && missed <= done)
         return FLEET_UP;
     if (look.partly)
-        weir__put_format(why, "%u of %u servers %s: ",
-                         (unsigned)ngx_max(1, look.reached ? look.undecided : look.away),
-                         look.servers, look.reached ? "did not decide" : "cannot be reached");
+        weir__put_format(why, "%u of %u servers %s: ", ngx_max(1, silent), look.servers,
+                         look.reached ? "did not decide" : "cannot be reached");
     if (look.partly || !look.reached) {
         weir__put_text(why, look.why);
     } else if (worker->why[0]) {
