@@ -138,10 +138,10 @@ static void remote_put_why(struct weir__remote *remote, const struct weir__fleet
     }
     if (owners->one && look->partly)
         host = weir__fleet_host(remote->fleet, owners->one);
+    struct weir__buffer why = weir__buffer_over(ret, WEIR__LOOK_WHY_SIZE);
     if (host.name[0])
-        snprintf(ret, WEIR__LOOK_WHY_SIZE, "%s:%u: %s", host.name, (unsigned)host.port, said);
-    else
-        snprintf(ret, WEIR__LOOK_WHY_SIZE, "%s", said);
+        weir__put_format(&why, "%s:%u: ", host.name, (unsigned)host.port);
+    weir__put_text(&why, said);
 }
 
 void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
