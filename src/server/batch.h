@@ -231,8 +231,8 @@ struct server_plan_question {
     int64_t cost;        /* -1: the policies' own */
     int64_t least;       /* 0: the policies' own */
     int64_t wait_us;
-    bool explains; /* past deny lists: the plan says which has the request */
-    bool refunds;  /* past all lists */
+    bool explains;   /* past deny lists: the plan says which has the request */
+    bool past_lists; /* past all lists: what was taken is given back, whoever is listed now */
 };
 /* Makes the plan of one that was just taken (plan.c). 0, or a code and why. */
 int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,

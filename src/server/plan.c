@@ -105,11 +105,12 @@ int server_planned_make(struct server_conn *conn, const struct server_plan_quest
 {
     const struct weir__policies *policies = conn->thread->rules->policies;
     const struct weir__span *name = question->policy.len ? &question->policy : NULL;
-    bool looks = question->explains || question->refunds;
-    int code = looks ? weir__policies_look(policies, name, question->subject, question->key,
-                                           question->cost, !question->refunds, &planned->plan, err)
-                     : weir__policies_plan(policies, name, question->subject, question->key,
-                                           question->cost, &planned->plan, err);
+    bool looks = question->explains || question->past_lists;
+    int code = looks
+                   ? weir__policies_look(policies, name, question->subject, question->key,
+                                         question->cost, !question->past_lists, &planned->plan, err)
+                   : weir__policies_plan(policies, name, question->subject, question->key,
+                                         question->cost, &planned->plan, err);
     if (code)
         return code;
     weir__plan_set_least(&planned->plan, question->least);

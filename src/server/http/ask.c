@@ -166,16 +166,16 @@ static const char *ask_limit(const struct server_http_call *call,
 
 /* ---- policies ---- */
 
-/* Why no limit counts for a settle or a reset: with other attributes it would. */
-static const char *ask_denied(const struct server_conn *conn, const struct weir__plan *plan,
+/* Why no limit counts for what is not a decision: with other attributes it would. */
+static const char *ask_denied(const struct server_conn *conn, const struct server_ask *ask,
                               weir_error *err)
 {
     char why[256];
     struct weir__buffer buffer = weir__buffer_over(why, sizeof why);
-    weir__put_denial(&buffer, conn->thread->rules->policies, plan);
+    weir__put_denial(&buffer, conn->thread->rules->policies, &ask->planned->plan);
     weir__fail(err, WEIR_EINVAL, 0,
-               "%s, so there is nothing to settle or reset; send all attributes that the take had",
-               why);
+               "%s, so there is nothing to %s; send all attributes that the take had", why,
+               ask->kind == SERVER_ASK_LEASE ? "renew or release" : "settle or reset");
     return err->message;
 }
 
@@ -205,7 +205,8 @@ static const char *ask_policy(const struct server_http_call *call,
                                                   .least = params->least,
                                                   .wait_us = ask_wait_of(conn, params),
                                                   .explains = params->explain,
-                                                  .refunds = params->refund};
+                                                  .past_lists = params->refund ||
+                                                                ask->kind == SERVER_ASK_LEASE};
     if (server_planned_make(conn, &question, planned, err)) {
         if (!params->has[PARAM_POLICY]) /* a proxy, or a policy file, that needs mending */
             server_report_once(conn->peer_text,
@@ -217,9 +218,8 @@ static const char *ask_policy(const struct server_http_call *call,
     if (params->refund)
         return server_planned_keep(planned, params->limit, err) ? err->message : NULL;
     const struct weir__policy *by = planned->plan.by;
-    if (planned->plan.verdict == WEIR__VERDICT_DENY &&
-        (ask->kind == SERVER_ASK_SETTLE || ask->kind == SERVER_ASK_RESET))
-        return ask_denied(conn, &planned->plan, err);
+    if (planned->plan.verdict == WEIR__VERDICT_DENY && ask->kind != SERVER_ASK_DECIDE)
+        return ask_denied(conn, ask, err);
     if (planned->plan.verdict == WEIR__VERDICT_DENY && !params->deny_status)
         ask->http.deny_status = (int16_t)by->deny_status;
     if (by && by->styled && !params->has[PARAM_HEADERS])
@@ -227,6 +227,8 @@ static const char *ask_policy(const struct server_http_call *call,
     size_t leased = server_planned_leased(planned);
     if (ask->verb == WEIR__VERB_TAKE && leased > 0)
         return SERVER_NEEDS_ACQUIRE;
+    if (planned->plan.verdict == WEIR__VERDICT_DENY)
+        return NULL; /* refused as such: nothing is acquired */
     if (weir__verb_leases(ask->verb) && leased == 0)
         return "there are no leases: no concurrent limit applies; name the policy that has one";
     if (ask->verb == WEIR__VERB_ACQUIRE && leased > 1 && planned->plan.together != WEIR__TOGETHER)
