@@ -4,7 +4,7 @@ import { post, Refused, Unreachable } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
 import { count, time } from "./format.js";
 import { onLanguage, t } from "./language.js";
-import { LimitRow } from "./limitrow.js";
+import { LimitRow, usedUnder } from "./limitrow.js";
 import { looking, onLive } from "./live.js";
 import { guessQuestion, readName } from "./names.js";
 import { limitOf, policyNames } from "./policies.js";
@@ -278,7 +278,7 @@ function confirmReset() {
   fill(at("reset-keys"), [...offered].map(([text, { limits }]) =>
     h("li", { class: "check" }, h("label", {}, h("input", { type: "checkbox", value: text }), h("span", {}, h("code", {}, text),
       limits.map((limit) => h("span", { class: "limit-words quiet" }, h("code", {}, limit.text), " ",
-        t("usedOf", { n: count(limit.limit - limit.remaining), limit: count(limit.limit) }))))))));
+        t("usedOf", { n: count(usedUnder(limit)), limit: count(limit.limit) }))))))));
   allowReset();
   dialog.returnValue = "";
   dialog.showModal();

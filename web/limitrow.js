@@ -13,6 +13,11 @@ function edgeWords(edge) {
   return minutes === -moment.getTimezoneOffset() ? there : t("yourTime", { date: date(moment), there });
 }
 
+/* After a settle it may be more than the limit. An older server, or a store that cannot tell, says only what is left. */
+export function usedUnder(limit) {
+  return limit.used ?? limit.limit - limit.remaining;
+}
+
 export class LimitRow {
   constructor(limit, key) {
     this.says = h("td", {});
@@ -38,7 +43,7 @@ export class LimitRow {
 
   show(limit) {
     say(this.left, t("ofLimit", { n: count(limit.remaining), limit: count(limit.limit) }));
-    say(this.used, t("usedOf", { n: count(limit.limit - limit.remaining), limit: count(limit.limit) }));
+    say(this.used, t("usedOf", { n: count(usedUnder(limit)), limit: count(limit.limit) }));
     this.bar.style.width = `${limit.limit > 0 ? Math.min(100, (100 * limit.remaining) / limit.limit) : 0}%`;
     const wait = limit.delay > 0 ? t("saysAfter", { time: time(limit.delay) }) : t("allowedWord");
     say(this.says, limit.allowed ? wait : t(limit.shadow ? "saysShadow" : "deniedWord"));

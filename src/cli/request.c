@@ -34,6 +34,7 @@ static int request_parse(const struct cli_call *call, struct cli_request *reques
         {CLI_TAKES_DETAIL, {"detail", CLI_FLAG, &request->detail, 0}},
         {CLI_TAKES_AMOUNT, {"policy", CLI_TEXT, &request->policy, 0}},
         {CLI_TAKES_AMOUNT, {"key", CLI_TEXT, &request->policy_key, 0}},
+        {CLI_TAKES_AMOUNT, {"request", CLI_TEXT, &request->attributes, 0}},
         {CLI_TAKES_AMOUNT, {"limit", CLI_TEXT, &request->policy_limit, 0}},
         {CLI_TAKES_AMOUNT, {"id", CLI_TEXT, &request->id, 0}},
         {0, {"json", CLI_FLAG, &request->json, 0}},
@@ -74,8 +75,9 @@ static int request_check_refund(const struct cli_call *call, struct cli_request 
         return cli_fail(call, CLI_USAGE,
                         "invalid --id \"%s\": expected 1 to %d bytes, like refund-2041",
                         cli_show_text(request->id).text, WEIR__REFUND_ID_MAX);
-    if (!request->policy && (request->policy_key || request->policy_limit))
-        return cli_fail(call, CLI_USAGE, "--key and --limit need --policy NAME and --server URL");
+    if (!request->policy && (request->policy_key || request->policy_limit || request->attributes))
+        return cli_fail(call, CLI_USAGE,
+                        "--key, --request and --limit need --policy NAME and --server URL");
     if (!request->policy && !request->key_text) /* "--policy" was the value of an option */
         return cli_fail(call, CLI_USAGE, "KEY is missing; see `weir %s --help`",
                         call->command->name);
@@ -83,8 +85,10 @@ static int request_check_refund(const struct cli_call *call, struct cli_request 
         return CLI_OK;
     if (!request->server.url)
         return cli_fail(call, CLI_USAGE, "--policy needs a server: add --server URL");
-    if (!request->policy_key)
-        return cli_fail(call, CLI_USAGE, "--policy needs a key: add --key KEY, a value like bob");
+    if (!request->policy_key && !request->attributes)
+        return cli_fail(call, CLI_USAGE,
+                        "--policy needs a key: add --key KEY, a value like bob, or --request "
+                        "ATTRIBUTES, like customer=bob");
     request->key_text = request->policy_key;
     return CLI_OK;
 }
@@ -101,7 +105,7 @@ int cli_request_run(const struct cli_call *call)
         code = cli_read_amount(call, request.amount_text, &request.amount);
     if (code == CLI_OK && request.lease_text)
         code = cli_read_lease(call, request.lease_text, &request.lease);
-    if (code == CLI_OK)
+    if (code == CLI_OK && request.key_text)
         code = cli_read_key(call, request.key_text, &request.key);
     if (code == CLI_OK && request.limits_text)
         code = cli_read_limits(call, request.limits_text, &request.limit);
@@ -117,7 +121,10 @@ int cli_request_run(const struct cli_call *call)
 struct weir__json cli_request_json(const struct cli_request *request)
 {
     struct weir__json json = cli_json_begin('{');
-    weir__json_put_key(&json, request->key.data, request->key.len);
+    if (request->key_text)
+        weir__json_put_key(&json, request->key.data, request->key.len);
+    else
+        weir__json_put_string(&json, "request", request->attributes);
     return json;
 }
 

@@ -17,12 +17,12 @@ enum cli_takes {
     CLI_TAKES_WAIT = 1 << 5,  /* and --least */
     CLI_TAKES_MAX = 1 << 6,   /* the same, called --max */
     CLI_TAKES_DETAIL = 1 << 7,
-    CLI_TAKES_AMOUNT = 1 << 8, /* AMOUNT, --id; --policy, --key, --limit instead of KEY, LIMITS */
+    CLI_TAKES_AMOUNT = 1 << 8, /* AMOUNT, --id; --policy and its options instead of KEY, LIMITS */
 };
 
 struct cli_request {
     const char *key_text, *limits_text, *receipt, *actual_text, *lease_text, *amount_text, *url;
-    const char *policy, *policy_key, *policy_limit, *id; /* NULL: not given */
+    const char *policy, *policy_key, *policy_limit, *attributes, *id; /* NULL: not given */
     struct cli_server server;
     int64_t cost;    /* 1, if it is not given */
     int64_t least;   /* 0: all of the cost */

@@ -353,13 +353,63 @@ int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, 
     return code;
 }
 
+/* "path=/login&user=ann" as an object. False: the text is wrong, or there is no memory. */
+static bool server_put_attributes(struct weir__json *json, const char *text)
+{
+    struct weir__query query = {weir__span_of(text), false};
+    struct weir__span name, value;
+    char *room = malloc(strlen(text) + 1);
+    if (!room)
+        return false;
+    weir__json_open(json, "attributes", '{');
+    while (weir__query_next(&query, room, &name, &value)) {
+        char word[256];
+        if (name.len >= sizeof word || memchr(name.data, 0, name.len)) {
+            query.bad = true;
+            break;
+        }
+        memcpy(word, name.data, name.len);
+        word[name.len] = 0;
+        weir__json_put_text(json, word, value.data, value.len);
+    }
+    weir__json_close(json, '}');
+    free(room);
+    return !query.bad;
+}
+
+/* What is wrong with attributes that could not be put. */
+static int server_fail_attributes(struct server_store *server, const char *text)
+{
+    return weir__fail(&server->why, WEIR_EINVAL, 0,
+                      "invalid --request \"%s\": expected NAME=VALUE&NAME=VALUE, encoded like a "
+                      "query",
+                      cli_show_text(text).text);
+}
+
+/* What a row says was used, and which other limit it was last charged under, if any. */
+static void server_read_used(const struct server_store *server, const struct weir__json_node *row,
+                             struct cli_refunded *ret)
+{
+    const struct weir__json_node *last =
+        server_member(server, row, "last_charged", WEIR__JSON_OBJECT);
+    const struct weir__json_node *text =
+        last ? server_member(server, last, "text", WEIR__JSON_STRING) : NULL;
+    if (!server_read_integer(server, row, "used", &ret->used))
+        ret->used = -1; /* an older server, or its store does not know */
+    if (text && server_read_integer(server, last, "limit", &ret->last_limit) &&
+        server_read_integer(server, last, "remaining", &ret->last_remaining))
+        ret->last = text->text;
+}
+
 int cli_server_refund(weir_store *store, const struct cli_server_refund *refund,
                       struct cli_refunded ret[WEIR_LIMITS_MAX], size_t *ret_count)
 {
     struct server_store *server = server_of(store);
-    struct weir__json *json = server_begin(server, &refund->key, refund->limit);
+    struct weir__json *json = server_begin(server, refund->key, refund->limit);
     if (refund->policy)
         weir__json_put_string(json, "policy", refund->policy);
+    if (refund->attributes && !server_put_attributes(json, refund->attributes))
+        return server_fail_attributes(server, refund->attributes);
     if (refund->id)
         weir__json_put_string(json, "id", refund->id);
     weir__json_put_int(json, "amount", refund->amount);
@@ -382,6 +432,7 @@ int cli_server_refund(weir_store *store, const struct cli_server_refund *refund,
             !server_read_integer(server, row, "limit", &ret[i].limit) ||
             !server_read_integer(server, row, "remaining", &ret[i].remaining))
             return server_fail_strange(server);
+        server_read_used(server, row, &ret[i]);
     }
     *ret_count = rows->len;
     return before ? WEIR_ESETTLED : 0;
@@ -428,30 +479,6 @@ int64_t cli_server_now(const weir_store *store)
 
 /* ---- explain ---- */
 
-/* "path=/login&user=ann" as an object. False: the text is wrong, or there is no memory. */
-static bool server_put_attributes(struct weir__json *json, const char *text)
-{
-    struct weir__query query = {weir__span_of(text), false};
-    struct weir__span name, value;
-    char *room = malloc(strlen(text) + 1);
-    if (!room)
-        return false;
-    weir__json_open(json, "attributes", '{');
-    while (weir__query_next(&query, room, &name, &value)) {
-        char word[256];
-        if (name.len >= sizeof word || memchr(name.data, 0, name.len)) {
-            query.bad = true;
-            break;
-        }
-        memcpy(word, name.data, name.len);
-        word[name.len] = 0;
-        weir__json_put_text(json, word, value.data, value.len);
-    }
-    weir__json_close(json, '}');
-    free(room);
-    return !query.bad;
-}
-
 int cli_server_explain(weir_store *store, const struct cli_server_question *question,
                        struct weir__span *ret)
 {
@@ -460,11 +487,7 @@ int cli_server_explain(weir_store *store, const struct cli_server_question *ques
     if (question->policy)
         weir__json_put_string(json, "policy", question->policy);
     if (question->attributes && !server_put_attributes(json, question->attributes))
-        return weir__fail(
-            &server->why, WEIR_EINVAL, 0,
-            "invalid --request \"%s\": expected NAME=VALUE&NAME=VALUE, encoded like a "
-            "query",
-            cli_show_text(question->attributes).text);
+        return server_fail_attributes(server, question->attributes);
     int code = server_post(server, "/v1/explain");
     *ret = (struct weir__span){server->reply.body, server->reply.len};
     return code;

@@ -38,11 +38,14 @@ int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, 
 struct cli_refunded {
     const char *name, *text; /* name: of a policy's limit, or NULL */
     int64_t given, limit, remaining;
+    int64_t used;     /* -1: not known */
+    const char *last; /* another limit that it was last charged under, or NULL */
+    int64_t last_limit, last_remaining;
 };
 /* What is to be given back, by the text of `limit`; or beside a policy by its name or NULL. */
 struct cli_server_refund {
-    weir_key key;
-    const char *limit, *policy, *id; /* policy, id: or NULL */
+    const weir_key *key;                          /* NULL: the attributes say it */
+    const char *limit, *policy, *attributes, *id; /* each but the first: or NULL */
     int64_t amount;
 };
 /* WEIR_ESETTLED: it was given back before, and the rows say what is left. */

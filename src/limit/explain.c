@@ -369,3 +369,11 @@ void weir__explain_limit(const weir_limit *limit, size_t i, struct weir__facts *
                      (long long)limit->costs[i]);
     assert(!buffer.cut);
 }
+
+void weir__explain_began(const struct weir__rule *rule, int64_t now_us, char ret[WEIR__EDGE_MAX])
+{
+    struct weir__buffer buffer = weir__buffer_over(ret, WEIR__EDGE_MAX);
+    int64_t start, end;
+    weir__algorithm_of(rule)->window(rule, now_us, &start, &end);
+    weir__put_time(&buffer, start, weir__calendar_of(rule).zone);
+}

@@ -32,5 +32,7 @@ void weir__explain_limit(const weir_limit *limit, size_t i, struct weir__facts *
  * "2026-12-15T00:00:00+08:00". False: the limit does not go by the calendar. */
 bool weir__explain_edges(const struct weir__rule *rule, int64_t now_us,
                          char ret[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX]);
+/* When the window of this time began; of a limit that has edges. */
+void weir__explain_began(const struct weir__rule *rule, int64_t now_us, char ret[WEIR__EDGE_MAX]);
 
 #endif

@@ -369,6 +369,21 @@ static void batch_take_many(struct server *server, struct server_batch *batch, s
 
 /* ---- the other kinds ---- */
 
+/* Finds what is used, row by row. What the local fallback decided, nobody is asked about. */
+static void batch_find_used(weir_store *store, struct server_several *several,
+                            const weir_decision *decided)
+{
+    struct weir__used *used = several->used;
+    for (size_t i = 0; i < several->count; i++) {
+        const weir_request *it = &several->requests[i];
+        if (!decided->degraded)
+            weir__store_used(store, it->key, it->limit, used);
+        for (size_t j = 0; j < it->limit->count && decided->degraded; j++)
+            used[j] = (struct weir__used){.amount = -1};
+        used += it->limit->count;
+    }
+}
+
 int server_ask_decide(weir_store *store, struct server_ask *ask, const weir_request *simple,
                       weir_decision *ret)
 {
@@ -384,6 +399,17 @@ int server_ask_decide(weir_store *store, struct server_ask *ask, const weir_requ
     size_t n = several ? several->count : 1;
     return reads ? weir__peek_all(store, requests, n, ret)
                  : weir__take_all(store, requests, n, ret);
+}
+
+/* The same, and for an ask that explains what is used. */
+static int batch_decide(weir_store *store, struct server_ask *ask, const weir_request *simple,
+                        weir_decision *ret)
+{
+    int code = server_ask_decide(store, ask, simple, ret);
+    struct server_several *several = server_ask_several(ask);
+    if (code == 0 && ask->explain && several)
+        batch_find_used(store, several, ret);
+    return code;
 }
 
 static int batch_settle(struct server *server, const struct server_ask *ask,
@@ -432,7 +458,7 @@ static void batch_report_refund(const char *peer, const struct server_ask *ask,
 static int batch_refund(struct server *server, const struct server_ask *ask, const char *peer,
                         weir_decision *ret)
 {
-    const struct server_several *several = server_ask_several(ask);
+    struct server_several *several = server_ask_several(ask);
     int64_t given[WEIR_LIMITS_MAX][WEIR_LIMITS_MAX];
     size_t before = 0;
     int code = 0;
@@ -451,6 +477,8 @@ static int batch_refund(struct server *server, const struct server_ask *ask, con
         for (size_t j = 0; j < several->requests[i].limit->count; j++)
             several->requests[i].detail[j].charged = -given[i][j]; /* the answer tells it */
     }
+    if (code == 0)
+        batch_find_used(server->store, several, ret);
     return code == 0 && before == several->count ? WEIR_ESETTLED : code;
 }
 
@@ -502,7 +530,7 @@ static int batch_run_one(struct server *server, struct server_batch *batch, size
     weir_decision *ret = &batch->decided[i];
     switch (ask->kind) {
     case SERVER_ASK_DECIDE:
-        return server_ask_decide(server->store, ask, request, ret);
+        return batch_decide(server->store, ask, request, ret);
     case SERVER_ASK_SETTLE:
         return batch_settle(server, ask, request);
     case SERVER_ASK_REFUND:

@@ -50,7 +50,8 @@ struct server_grpc_call;
 struct server_several {
     weir_request requests[WEIR_LIMITS_MAX];
     weir_decision rows[WEIR_LIMITS_MAX];
-    size_t count; /* requests */
+    struct weir__used used[WEIR_LIMITS_MAX]; /* of each row, where it is explained or given back */
+    size_t count;                            /* requests */
     size_t row_count;
 };
 

@@ -53,11 +53,8 @@ static int refund_look(weir_store *store, weir_key key, const struct weir__rule 
     struct weir__shown states[WEIR__SHOWN_MAX];
     size_t count = 0;
     int code = weir__store_show(store, key, states, &count);
-    *ret = (struct weir__shown){0};
-    for (size_t i = 0; code == 0 && i < count; i++) {
-        if (states[i].rule.kind == rule->kind && weir__rule_same_state(&states[i].rule, rule))
-            *ret = states[i];
-    }
+    const struct weir__shown *found = weir__shown_under(states, code ? 0 : count, rule);
+    *ret = found ? *found : (struct weir__shown){0};
     return code;
 }
 

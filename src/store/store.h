@@ -113,6 +113,20 @@ static inline int64_t weir__store_now(const weir_store *store)
 
 /* Every state of a key, for people who look into it; room for WEIR__SHOWN_MAX. 0 or a code. */
 int weir__store_show(weir_store *store, weir_key key, struct weir__shown *ret, size_t *ret_count);
+/* The one among a key's states that a rule is about, whatever its count; NULL: there is none. */
+const struct weir__shown *weir__shown_under(const struct weir__shown *states, size_t n,
+                                            const struct weir__rule *rule);
+
+/* What is used under one limit of a key. */
+struct weir__used {
+    int64_t amount;         /* also above the limit; -1: the store, or the limit, cannot tell */
+    bool differs;           /* a window that was last charged under another count: `last` */
+    struct weir__rule last; /* `differs`: … */
+    int64_t last_left;      /* … and what is left of it */
+};
+/* Fills one for each limit. Where the store is out of reach, it does not know. */
+void weir__store_used(weir_store *store, weir_key key, const weir_limit *limit,
+                      struct weir__used ret[]);
 
 /* Around calls of an engine that blocks: no thread is cancelled in them. */
 static inline int weir__store_begin(const weir_store *store)

@@ -144,9 +144,12 @@ static void explain_put_flood(struct weir__json *json, const struct weir__flood 
 
 static void explain_put_edges(struct weir__json *json, const struct weir__rule *rule)
 {
-    char edges[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX];
-    if (!weir__explain_edges(rule, weir__clock_us(), edges))
+    const int64_t now_us = weir__clock_us();
+    char edges[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX], began[WEIR__EDGE_MAX];
+    if (!weir__explain_edges(rule, now_us, edges))
         return;
+    weir__explain_began(rule, now_us, began);
+    weir__json_put_string(json, "began", began);
     weir__json_open(json, "next_edges", '[');
     for (int i = 0; i < WEIR__EDGES_SHOWN; i++)
         weir__json_put_string(json, NULL, edges[i]);
@@ -217,6 +220,29 @@ static void explained_print_reset(const struct weir__json_node *row, bool used)
         fputs(used ? ", on " : ", resets on ", stdout);
         cli_print_masked(edges[1].text, edges[1].len);
     }
+    explained_print_text(row, "began", ", began on ");
+}
+
+/* What is used, by the state; an older server says only what is left. */
+static void explained_print_used(const struct weir__json_node *row, int64_t most, int64_t left)
+{
+    const struct weir__json_node *used = weir__json_typed(nodes, row, "used", WEIR__JSON_NUMBER);
+    int64_t amount = used ? explained_number(row, "used") : most - left;
+    printf(", %" PRId64 " used", amount);
+    if (amount > most)
+        printf(", %" PRId64 " over the limit", amount - most);
+}
+
+/* The limit of the last charge, where that is another one: of another plan, say. */
+static void explained_print_last(const struct weir__json_node *row)
+{
+    const struct weir__json_node *last =
+        weir__json_typed(nodes, row, "last_charged", WEIR__JSON_OBJECT);
+    if (!last)
+        return;
+    explained_print_text(last, "text", "       last charged under ");
+    printf(": %" PRId64 " of %" PRId64 " left\n", explained_number(last, "remaining"),
+           explained_number(last, "limit"));
 }
 
 static void explained_print_row(const struct weir__json_node *row, const struct cli_style *style)
@@ -225,11 +251,13 @@ static void explained_print_row(const struct weir__json_node *row, const struct 
     printf("  %s%s%s", allowed ? style->good : style->bad, allowed ? "yes" : "no ", style->off);
     explained_print_text(row, "text", "  ");
     int64_t most = explained_number(row, "limit"), left = explained_number(row, "remaining");
-    printf(": %" PRId64 " of %" PRId64 " left, %" PRId64 " used", left, most, most - left);
+    printf(": %" PRId64 " of %" PRId64 " left", left, most);
+    explained_print_used(row, most, left);
     if (!allowed)
         explained_print_time(row, "retry_after", ", retry in ");
     explained_print_reset(row, left < most);
     putchar('\n');
+    explained_print_last(row);
     if (weir__json_typed(nodes, row, "policy", WEIR__JSON_STRING)) {
         explained_print_text(row, "policy", "       policy ");
         explained_print_text(row, "name", ", limit ");

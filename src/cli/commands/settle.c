@@ -48,35 +48,53 @@ const struct cli_command cli_settle = {
 
 /* ---- refund ---- */
 
+/* What is left, and what is used where that is more than the limit. Without attributes a policy may
+ * say the limit of another plan: then by the one that the key was last charged under. */
+static void refund_print_left(const struct cli_request *request, const struct cli_refunded *row)
+{
+    const bool last = row->last && !request->attributes;
+    const int64_t limit = last ? row->last_limit : row->limit;
+    printf("%" PRId64 " of %" PRId64 " left", last ? row->last_remaining : row->remaining, limit);
+    if (row->used > limit)
+        printf(", %" PRId64 " used, %" PRId64 " over the limit", row->used, row->used - limit);
+    printf(", %s%s", cli_show_text(last ? row->last : row->text).text,
+           last ? ", as last charged" : "");
+}
+
 /* `before`: another one with this id did it. */
 static void refund_print(const struct cli_request *request, const struct cli_refunded *row,
                          bool before)
 {
-    if (before)
-        printf("already given back with this id: nothing changed, %" PRId64 " of %" PRId64
-               " left, %s",
-               row->remaining, row->limit, cli_show_text(row->text).text);
-    else if (row->given == 0 && row->remaining == row->limit)
+    if (!before && row->given == 0 && row->remaining == row->limit) {
         printf("nothing to give back: %s has used nothing under %s",
-               cli_show(request->key.data, request->key.len).text, cli_show_text(row->text).text);
-    else
-        printf("gave back %" PRId64 " of %" PRId64 ": %" PRId64 " of %" PRId64 " left, %s",
-               row->given, request->amount, row->remaining, row->limit,
+               cli_show_text(request->key_text ? request->key_text : request->attributes).text,
                cli_show_text(row->text).text);
+    } else {
+        if (before)
+            fputs("already given back with this id: nothing changed, ", stdout);
+        else
+            printf("gave back %" PRId64 " of %" PRId64 ": ", row->given, request->amount);
+        refund_print_left(request, row);
+    }
     if (row->name)
         printf(" (limit %s of policy %s)", cli_show_text(row->name).text,
                cli_show_text(request->policy).text);
     putchar('\n');
 }
 
+/* Whether something was given back, now or by another one with the same id. */
+static bool refund_gave(const struct cli_refunded *rows, size_t n, bool before)
+{
+    for (size_t i = 0; i < n; i++)
+        before = before || rows[i].given > 0;
+    return before;
+}
+
 static void refund_put(const struct cli_request *request, const struct cli_refunded *rows, size_t n,
                        bool before)
 {
-    bool refunded = before;
-    for (size_t i = 0; i < n; i++)
-        refunded = refunded || rows[i].given > 0;
     struct weir__json json = cli_request_json(request);
-    weir__json_put_bool(&json, "refunded", refunded);
+    weir__json_put_bool(&json, "refunded", refund_gave(rows, n, before));
     if (before)
         weir__json_put_bool(&json, "before", true);
     weir__json_put_int(&json, "amount", request->amount);
@@ -89,6 +107,15 @@ static void refund_put(const struct cli_request *request, const struct cli_refun
         weir__json_put_int(&json, "given", rows[i].given);
         weir__json_put_int(&json, "limit", rows[i].limit);
         weir__json_put_int(&json, "remaining", rows[i].remaining);
+        if (rows[i].used >= 0)
+            weir__json_put_int(&json, "used", rows[i].used);
+        if (rows[i].last) {
+            weir__json_open(&json, "last_charged", '{');
+            weir__json_put_string(&json, "text", rows[i].last);
+            weir__json_put_int(&json, "limit", rows[i].last_limit);
+            weir__json_put_int(&json, "remaining", rows[i].last_remaining);
+            weir__json_close(&json, '}');
+        }
         weir__json_close(&json, '}');
     }
     weir__json_close(&json, ']');
@@ -100,6 +127,7 @@ static int refund_here(const struct cli_request *request, struct weir__rule_text
                        struct cli_refunded *rows, weir_error *err)
 {
     weir_decision left[WEIR_LIMITS_MAX], folded;
+    struct weir__used used[WEIR_LIMITS_MAX];
     int64_t given[WEIR_LIMITS_MAX];
     weir_request look = weir_request_make(request->key, request->limit);
     const struct weir__refund refund = {
@@ -111,12 +139,15 @@ static int refund_here(const struct cli_request *request, struct weir__rule_text
     int code = done == WEIR_ESETTLED ? 0 : done;
     if (code == 0 && (code = weir__peek_all(request->store, &look, 1, &folded)))
         weir__store_fail(request->store, code, err);
+    if (code == 0)
+        weir__store_used(request->store, request->key, request->limit, used);
     for (size_t i = 0; code == 0 && i < request->limit->count; i++) {
         texts[i] = weir__limit_text_of(request->limit, i);
         rows[i] = (struct cli_refunded){.text = texts[i].text,
                                         .given = given[i],
                                         .limit = left[i].limit,
-                                        .remaining = left[i].remaining};
+                                        .remaining = left[i].remaining,
+                                        .used = used[i].amount};
     }
     return code ? code : done;
 }
@@ -129,10 +160,11 @@ static int refund_work(const struct cli_call *call, const struct cli_request *re
     weir_error err = {0};
     size_t count = limit ? limit->count : 0, kept = 0;
     bool server = cli_is_server(request->store);
-    const struct cli_server_refund sent = {.key = request->key,
+    const struct cli_server_refund sent = {.key = request->key_text ? &request->key : NULL,
                                            .limit = limit ? weir_limit_text(limit)
                                                           : request->policy_limit,
                                            .policy = request->policy,
+                                           .attributes = request->attributes,
                                            .id = request->id,
                                            .amount = request->amount};
     int code = server ? cli_server_refund(request->store, &sent, rows, &count)
@@ -148,7 +180,7 @@ static int refund_work(const struct cli_call *call, const struct cli_request *re
         refund_put(request, rows, kept, before);
     for (size_t i = 0; i < kept && !request->json; i++)
         refund_print(request, &rows[i], before);
-    return CLI_OK;
+    return refund_gave(rows, kept, before) ? CLI_OK : CLI_DENIED; /* a wrong key is no success */
 }
 
 const struct cli_command cli_refund = {

@@ -148,19 +148,36 @@ void server_response_problem(struct server_response *response, int status, const
 static void respond_put_edges(struct weir__json *json, const struct weir__rule *rule,
                               int64_t now_us)
 {
-    char edges[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX];
+    char edges[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX], began[WEIR__EDGE_MAX];
     if (!weir__explain_edges(rule, now_us, edges))
         return;
+    weir__explain_began(rule, now_us, began);
+    weir__json_put_string(json, "began", began);
     weir__json_open(json, "next_edges", '[');
     for (int i = 0; i < WEIR__EDGES_SHOWN; i++)
         weir__json_put_string(json, NULL, edges[i]);
     weir__json_close(json, ']');
 }
 
-/* One limit's row, and where it is from. `cost`: of the request. */
+/* What is used, also above the limit, and the limit that it was last charged under. */
+static void respond_put_used(struct weir__json *json, const struct weir__used *used)
+{
+    if (used->amount >= 0)
+        weir__json_put_int(json, "used", used->amount);
+    if (!used->differs)
+        return;
+    weir__json_open(json, "last_charged", '{');
+    weir__json_put_rule(json, "text", &used->last);
+    weir__json_put_int(json, "limit", used->last.count);
+    weir__json_put_int(json, "remaining", used->last_left);
+    weir__json_close(json, '}');
+}
+
+/* One limit's row, and where it is from. `cost`: of the request. `used`: NULL, nobody looked. */
 static void respond_put_row(struct weir__json *json, const struct weir__item *planned,
                             const weir_limit *limit, size_t i, int64_t cost,
-                            const weir_decision *row, const struct server_ask *ask)
+                            const weir_decision *row, const struct weir__used *used,
+                            const struct server_ask *ask)
 {
     weir__json_open(json, NULL, '{');
     if (planned) {
@@ -180,37 +197,42 @@ static void respond_put_row(struct weir__json *json, const struct weir__item *pl
     if (ask->kind == SERVER_ASK_REFUND)
         weir__json_put_int(json, "given", -row->charged);
     weir__json_put_decision(json, row);
+    if (used)
+        respond_put_used(json, used);
     weir__json_close(json, '}');
 }
 
 static void respond_put_planned_rows(struct weir__json *json, const struct weir__item *planned,
                                      size_t n, const weir_decision *rows, size_t stride,
-                                     const struct server_ask *ask)
+                                     const struct weir__used *used, const struct server_ask *ask)
 {
     for (size_t i = 0; i < n; i++) {
         size_t limits = weir_limit_count(planned[i].limit);
         for (size_t j = 0; j < limits; j++)
-            respond_put_row(json, &planned[i], planned[i].limit, j, planned[i].cost, &rows[j], ask);
+            respond_put_row(json, &planned[i], planned[i].limit, j, planned[i].cost, &rows[j],
+                            used ? &used[j] : NULL, ask);
         rows += stride ? stride : limits;
+        used = used ? used + limits : NULL;
     }
 }
 
 static void respond_put_rows(struct weir__json *json, const struct server_ask *ask)
 {
+    const bool looked = ask->explain || ask->kind == SERVER_ASK_REFUND;
     weir__json_open(json, "limits", '[');
     if (ask->about == SERVER_ABOUT_PLAN) {
         const struct server_planned *it = ask->planned;
         respond_put_planned_rows(json, it->plan.enforced, it->plan.enforced_count, it->several.rows,
-                                 0, ask);
+                                 0, looked ? it->several.used : NULL, ask);
         respond_put_planned_rows(json, it->plan.shadow, it->plan.shadow_count, it->shadow_rows[0],
-                                 WEIR_LIMITS_MAX, ask);
+                                 WEIR_LIMITS_MAX, NULL, ask);
     } else {
         const struct server_several *it = ask->several;
-        const weir_decision *row = it->rows;
+        size_t n = 0;
         for (size_t i = 0; i < it->count; i++) {
-            for (size_t j = 0; j < it->requests[i].limit->count; j++)
-                respond_put_row(json, NULL, it->requests[i].limit, j, it->requests[i].cost, row++,
-                                ask);
+            for (size_t j = 0; j < it->requests[i].limit->count; j++, n++)
+                respond_put_row(json, NULL, it->requests[i].limit, j, it->requests[i].cost,
+                                &it->rows[n], looked ? &it->used[n] : NULL, ask);
         }
     }
     weir__json_close(json, ']');

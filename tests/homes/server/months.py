@@ -53,7 +53,8 @@ def test_http(check):
         told = client.post("/v1/explain", {"key": "a", "limit": MONTH + ", fixed-window 9/h"}).json["limits"]
         check.equal(told[0]["next_edges"], ["2026-11-30T00:00:00+08:00", "2026-12-31T00:00:00+08:00", "2027-01-31T00:00:00+08:00"],
                     "/v1/explain shows the next edges")
-        check("next_edges" not in told[1], "of windows of the calendar alone")
+        check.equal(told[0].get("began"), "2026-10-31T00:00:00+08:00", "and when this one began")
+        check("next_edges" not in told[1] and "began" not in told[1], "of windows of the calendar alone")
         check.contains(told[0]["meaning"], "calendar months from day 31 (UTC+08:00)", "and says what it means")
 
 

@@ -26,6 +26,11 @@ policies:
     match: {path: /api/**}
     key: "'all'"
     limits: [{name: all, limit: fixed-window 1000/d from-first, cost: {of: header.x-tokens, default: 7}}]
+  - name: plans
+    match: by-name
+    key: customer
+    limits: [{name: month, limit: fixed-window 1000/month, cost: {of: tokens, default: 400}}]
+    overrides: [{when: {plan: pro}, entry: month, limit: fixed-window 9000/month}]
   - name: slots
     match: by-name
     key: customer
@@ -146,7 +151,7 @@ def test_access(check):
         check(code != 0 and "WEIR_ADMIN_TOKEN" in err, f"the data token: {out}{err}")
         check.equal(weir("refund", "k", LIMIT, "30", *where, "--token", ADMIN)[:2], (0, f"gave back 30 of 30: 990 of 1000 left, {LIMIT}\n"), "at the shell")
         check.equal(weir("refund", "k", LIMIT, "30", *where, "--token", ADMIN)[:2], (0, f"gave back 10 of 30: 1000 of 1000 left, {LIMIT}\n"), "no more than was used")
-        check.equal(weir("refund", "typo", LIMIT, "30", *where, "--token", ADMIN)[:2], (0, f"nothing to give back: typo has used nothing under {LIMIT}\n"), "another key")
+        check.equal(weir("refund", "typo", LIMIT, "30", *where, "--token", ADMIN)[:2], (1, f"nothing to give back: typo has used nothing under {LIMIT}\n"), "another key")
         out = json.loads(weir("refund", "typo", LIMIT, "30", *where, "--token", ADMIN, "--json")[1])
         check.equal((out["refunded"], out["amount"], out["limits"][0]["given"]), (False, 30, 0), "the same as JSON")
 
@@ -160,8 +165,8 @@ def test_shell_policy(check):
         code, out, err = weir("refund", "500", *where, "--json")
         check.equal((code, err), (0, ""), "all that a settle corrects")
         check.equal(json.loads(out), {"key": "bob", "refunded": True, "amount": 500, "limits": [
-            {"name": "minute", "text": "token-bucket 20000/52w2d", "given": 300, "limit": 20000, "remaining": 20000},
-            {"name": "month", "text": "fixed-window 1000000/4w2d from-first", "given": 201, "limit": 10**6, "remaining": 10**6}]}, "as JSON")
+            {"name": "minute", "text": "token-bucket 20000/52w2d", "given": 300, "limit": 20000, "remaining": 20000, "used": 0},
+            {"name": "month", "text": "fixed-window 1000000/4w2d from-first", "given": 201, "limit": 10**6, "remaining": 10**6, "used": 0}]}, "as JSON")
         check.equal(used(client), {"requests": 1, "minute": 0, "month": 0}, "given back")
         for words, part in ((where, "AMOUNT"), ((*where, "k", LIMIT, "5"), "unexpected"), ((*where, "--limit", "year", "5"), 'is named "year"'), ((*where[2:], "5"), "add --server URL"),
                             ((*where[:4], "5"), "add --key KEY"), (("k", LIMIT, "5", "--key", "bob"), "need --policy"), (("--store", "--policy", "5"), "KEY is missing"),
@@ -169,7 +174,7 @@ def test_shell_policy(check):
             code, out, err = weir("refund", *words)
             check(code == 2 and part in err and not out, f"{words}: {code} {out}{err}")
         code, out, err = weir("refund", *where[:2], "--", "--policy", LIMIT, "5")
-        check.equal((code, out), (0, f"nothing to give back: --policy has used nothing under {LIMIT}\n"), f"a key of that name: {err}")
+        check.equal((code, out), (1, f"nothing to give back: --policy has used nothing under {LIMIT}\n"), f"a key of that name: {err}")
 
 
 def test_shell(check):
@@ -181,9 +186,9 @@ def test_shell(check):
         code, out, err = weir("refund", "k", both, "400", *where, "--json")
         check.equal((code, err), (0, ""), "refund")
         check.equal(json.loads(out), {"key": "k", "refunded": True, "amount": 400, "limits": [
-            {"text": LIMIT, "given": 400, "limit": 1000, "remaining": 900}, {"text": "sliding-log 900/52w", "given": 300, "limit": 900, "remaining": 700}]},
+            {"text": LIMIT, "given": 400, "limit": 1000, "remaining": 900, "used": 100}, {"text": "sliding-log 900/52w", "given": 300, "limit": 900, "remaining": 700, "used": 200}]},
             "a log gives back its oldest entry, and no more; limits with a cost of their own are left alone")
-        check.equal(weir("refund", "k", "fixed-window 9/month zone +08:00", "5", *where), (0, "nothing to give back: k has used nothing under fixed-window 9/month zone +08:00\n", ""), "another limit")
+        check.equal(weir("refund", "k", "fixed-window 9/month zone +08:00", "5", *where), (1, "nothing to give back: k has used nothing under fixed-window 9/month zone +08:00\n", ""), "another limit")
         for words, part in ((("k", LIMIT), "AMOUNT"), (("k", LIMIT, "-5"), "-5"), (("k", LIMIT, "5x"), 'invalid amount "5x"'), (("k", "concurrent 5", "1"), "release the lease"),
                             (("k", LIMIT, "1000000000001"), "invalid amount"), (("", LIMIT, "1"), "key")):
             code, out, err = weir("refund", *words, *where)
@@ -208,6 +213,62 @@ def test_shell(check):
             weir("take", "k2", text, "--cost", "30", "--store", url)
             outs = [json.loads(weir("refund", "k2", text, "20", "--id", "a", "--json", "--store", url)[1]) for _ in range(2)]
             check.equal([(out.get("before"), out["limits"][0]["given"]) for out in outs], [(None, 20), (True, 0)], f"on Redis with an id: {text}")
+
+
+def over_the_limit(check, server, client):
+    """A settle may charge more than the limit has: what is used is told by the state, not by what is left."""
+    asked = {"policy": "plans", "key": "fred"}
+    where = ("--server", f"http://127.0.0.1:{server.port}", "--policy", "plans", "--key", "fred")
+    receipt = client.post("/v1/take", asked).json["receipt"]
+    check.equal(client.post("/v1/settle", {**asked, "receipt": receipt, "actual": 1300}).json, {"settled": True}, "settled above the limit")
+    row = client.post("/v1/explain", asked).json["limits"][0]
+    check.equal((row["limit"], row["remaining"], row.get("used")), (1000, 0, 1300), "explained")
+    out = weir("explain", *where)[1]
+    check(": 0 of 1000 left, 1300 used, 300 over the limit" in out, f"at the shell: {out}")
+    row = client.post("/v1/refund", {**asked, "amount": 50}).json["limits"][0]
+    check.equal((row["given"], row["remaining"], row.get("used")), (50, 0, 1250), "a refund that leaves it over the limit")
+    out = weir("refund", *where, "50")
+    check.equal(out[:2], (0, "gave back 50 of 50: 0 of 1000 left, 1200 used, 200 over the limit, fixed-window 1000/month (limit month of policy plans)\n"), "at the shell")
+    check.equal(json.loads(weir("refund", *where, "50", "--json")[1])["limits"][0].get("used"), 1150, "as JSON")
+    check("used" not in client.post("/v1/peek", {**asked, "detail": True}).json["limits"][0], "decisions stay as they are")
+    check.equal(client.post("/v1/explain", {"key": "nobody", "limit": "fixed-window 9/h, smooth 5/s"}).json["limits"][0].get("used"), 0, "a key without a state")
+    check("used" not in client.post("/v1/explain", {"key": "nobody", "limit": "smooth 5/s"}).json["limits"][0], "nobody knows it of saved permits")
+
+
+def test_over_the_limit(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        over_the_limit(check, server, client)
+
+
+def test_over_the_limit_redis(check):
+    with redis_server.Server() as redis, weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m", POLICIES) as server, \
+            http_client.Client(server.port) as client:
+        over_the_limit(check, server, client)
+
+
+def test_plans(check):
+    """The plan is an attribute: without it the policy says the limit of another plan, and the answer the one that was last charged."""
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        where = ("--server", f"http://127.0.0.1:{server.port}", "--policy", "plans")
+        pro = ("--request", "customer=pat&plan=pro")
+        client.post("/v1/take", {"policy": "plans", "attributes": {"customer": "pat", "plan": "pro", "tokens": 5000}})
+        named = "(limit month of policy plans)\n"
+        check.equal(weir("refund", *where, *pro, "100"), (0, f"gave back 100 of 100: 4100 of 9000 left, fixed-window 9000/month {named}", ""), "with the plan")
+        check.equal(weir("refund", *where, "--key", "pat", "100"), (0, f"gave back 100 of 100: 4200 of 9000 left, fixed-window 9000/month, as last charged {named}", ""), "without")
+        row = client.post("/v1/refund", {"policy": "plans", "key": "pat", "amount": 100}).json["limits"][0]
+        check.equal((row["limit"], row["used"], row.get("last_charged")), (1000, 4700, {"text": "fixed-window 9000/month", "limit": 9000, "remaining": 4300}), "over HTTP")
+        out = weir("explain", *where, "--key", "pat")[1]
+        check(": 0 of 1000 left, 4700 used, 3700 over the limit" in out and "last charged under fixed-window 9000/month: 4300 of 9000 left\n" in out, f"explained: {out}")
+        out = weir("explain", *where, *pro)[1]
+        check(": 4300 of 9000 left, 4700 used, resets" in out and "last charged" not in out, f"explained with the plan: {out}")
+        out = json.loads(weir("refund", *where, *pro, "100", "--json")[1])
+        check.equal((out["request"], "key" in out, out["limits"][0]["remaining"]), (pro[1], False, 4400), "as JSON")
+        out = json.loads(weir("refund", *where, "--key", "pat", "100", "--json")[1])
+        check.equal(out["limits"][0]["last_charged"]["remaining"], 4500, "as JSON, by the key")
+        check.equal(weir("refund", *where, "--request", "customer=patt", "5")[:2], (1, f"nothing to give back: customer=patt has used nothing under fixed-window 1000/month {named}"), "unknown")
+        for words, part in ((("k", LIMIT, "5", "--request", "a=b"), "need --policy"), ((*where, "--request", "a=%", "5"), "invalid --request")):
+            code, out, err = weir("refund", *words)
+            check(code == 2 and part in err and not out, f"{words}: {code} {out}{err}")
 
 
 def test_beside_takes(check):
