@@ -85,16 +85,16 @@ static const struct weir__json_node *server_member(const struct server_store *se
 static int server_fail_answer(struct server_store *server)
 {
     int status = server->reply.status;
-    if (status == 401 || status == 403)
-        return server_fail(
-            server, WEIR_ESYSTEM,
-            "the server needs a token (status %d): use --token TOKEN, or set WEIR_TOKEN or "
-            "WEIR_ADMIN_TOKEN",
-            status);
     const struct weir__json_node *detail =
         server_read_answer(server)
             ? server_member(server, server->nodes, "detail", WEIR__JSON_STRING)
             : NULL;
+    if (status == 401 || status == 403)
+        return server_fail(server, WEIR_ESYSTEM,
+                           "the server refuses (status %d): %.*s; use --token TOKEN, or set "
+                           "WEIR_TOKEN or WEIR_ADMIN_TOKEN",
+                           status, detail ? (int)weir__min(detail->len, 100) : 16,
+                           detail ? detail->text : "it needs a token");
     if (!detail)
         return server_fail(
             server, WEIR_ESYSTEM,

@@ -278,12 +278,19 @@ static void params_set_single(struct server_params *params, struct weir__span na
         value = (struct weir__span){digits, text.len};
     }
     if (!param)
-        weir__put_format(why, "unknown member \"%.*s\"", params_shown(name), name.data);
+        weir__put_format(why, "unknown member \"%.*s\"%s", params_shown(name), name.data,
+                         node->type == WEIR__JSON_OBJECT ? ": did you mean attributes?" : "");
     else if (node->type != WEIR__JSON_STRING &&
              (param->read == params_read_text || param->read == params_read_name))
         weir__put_format(why, "\"%s\" must be a string", param->name);
     else
         params_set(params, param, value, why);
+}
+
+static bool params_is_known(struct weir__span name)
+{
+    return params_find(name) || weir__span_is(name, "attributes") ||
+           weir__span_is(name, "requests") || weir__span_is(name, "key_base64");
 }
 
 static void params_set_member(struct server_params *params, struct weir__span name,
@@ -295,7 +302,7 @@ static void params_set_member(struct server_params *params, struct weir__span na
         params_set_attributes(params, node, why);
     } else if (weir__span_is(name, "requests") && array) {
         params->requests = node;
-    } else if (object || array || node->type == WEIR__JSON_NULL) {
+    } else if ((object || array || node->type == WEIR__JSON_NULL) && params_is_known(name)) {
         weir__put_format(why, "\"%.*s\" cannot be %s", params_shown(name), name.data,
                          object  ? "an object"
                          : array ? "an array"

@@ -52,6 +52,12 @@ policies:
     match: by-name
     key: user
     limit: concurrent 2 lease 10s
+  - name: listed
+    match: by-name
+    key: user
+    missing: deny
+    deny: [{tokens: {absent: true}}]
+    limit: concurrent 1 lease 10s
   - name: weighed
     match: {path: /w}
     limits:
@@ -192,6 +198,25 @@ def test_leases_by_policy(check):
         problem(check, client.post("/v1/take", ann), 400, "acquire", "a take, by policy")
         problem(check, client.get("/v1/take", **ann, wait="1s"), 400, "acquire", "a take that waits, by policy")
         check.equal(client.post("/v1/peek", ann).json["remaining"], 0, "a peek is answered, and nothing was taken")
+
+
+def test_refused_leases(check):
+    """What a deny list or missing: deny refuses is refused with 403 as in take; who holds a lease can always release it."""
+    whole = {"policy": "listed", "attributes": {"user": "ann", "tokens": "5"}}
+    with asked(policies=POLICIES) as (_, client):
+        for name, attributes, reason in (("no tokens", {"user": "ann"}, "deny"), ("no key", {"tokens": "5"}, "missing")):
+            answer = client.post("/v1/acquire", {"policy": "listed", "attributes": attributes})
+            check.equal((answer.status, answer.fields.get("weir-reason")), (403, reason), f"acquire: {name}")
+        held = client.post("/v1/acquire", whole)
+        check.equal((held.status, client.post("/v1/acquire", whole).status), (200, 429), "the refused ones held nothing")
+        lease = {"policy": "listed", "lease": held.json["lease"]}
+        check.equal(client.post("/v1/renew", {**lease, "attributes": {"user": "ann"}}).json, {"renewed": True}, "renewed past the list")
+        problem(check, client.post("/v1/release", {**lease, "attributes": {"tokens": "5"}}), 400, "send all attributes", "whose?")
+        check.equal(client.post("/v1/release", {**lease, "attributes": {"user": "ann"}}).json, {"released": True}, "released past the list")
+        check.equal(client.post("/v1/acquire", whole).status, 200, "room again")
+        problem(check, client.post("/v1/take", {"attributs": {"user": "ann"}}), 400, 'unknown member "attributs": did you mean attributes?', "mistyped")
+        problem(check, client.post("/v1/take", {"user": None}), 400, 'unknown member "user"', "mistyped, null")
+        problem(check, client.post("/v1/take", {"key": {}}), 400, "cannot be an object", "a key that is an object")
 
 
 def test_by_name(check):
