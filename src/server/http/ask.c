@@ -230,7 +230,8 @@ static const char *ask_policy(const struct server_http_call *call,
     if (planned->plan.verdict == WEIR__VERDICT_DENY)
         return NULL; /* refused as such: nothing is acquired */
     if (weir__verb_leases(ask->verb) && leased == 0)
-        return "there are no leases: no concurrent limit applies; name the policy that has one";
+        return "there are no leases: no concurrent limit applies, or it is in shadow; name the "
+               "policy that has one";
     if (ask->verb == WEIR__VERB_ACQUIRE && leased > 1 && planned->plan.together != WEIR__TOGETHER)
         return "several concurrent limits are acquired in one go, which needs all keys in one slot "
                "of the cluster";
