@@ -63,6 +63,9 @@ void replay_connect(struct replay *replay, struct desk_flow *flow);
 /* Reads the file, and says which attributes logs must carry. */
 int replay_policies_open(struct replay *replay);
 void replay_policies_close(struct replay *replay);
+/* Names the limits that no request was decided by, on standard error: what does nothing must not
+ * look harmless. */
+void replay_policies_tell_idle(const struct replay *replay);
 int replay_policies_take(struct replay *replay, const struct desk_arrival *arrival,
                          weir_decision *ret, weir_error *err);
 

@@ -20,6 +20,7 @@ struct replay_policies {
     size_t carried_count;
     char *parts[DESK_PARTS_MAX];
     size_t part_count;                  /* the last stands for deny lists */
+    int64_t applied[DESK_PARTS_MAX];    /* requests that each limit decided */
     const struct desk_arrival *arrival; /* the one that is planned */
     struct weir__plan plan;
 };
@@ -163,6 +164,27 @@ static uint8_t policies_part(const struct replay_policies *policies)
     return (uint8_t)(policies->part_count - 1);
 }
 
+static void policies_count(struct replay_policies *policies)
+{
+    const struct weir__plan *plan = &policies->plan;
+    for (size_t i = 0; i < plan->enforced_count; i++)
+        policies->applied[weir__min(plan->enforced[i].entry->index, ENTRIES_NAMED)]++;
+    for (size_t i = 0; i < plan->shadow_count; i++)
+        policies->applied[weir__min(plan->shadow[i].entry->index, ENTRIES_NAMED)]++;
+}
+
+void replay_policies_tell_idle(const struct replay *replay)
+{
+    const struct replay_policies *policies = replay->policies;
+    for (size_t i = 0; policies && i + 1 < policies->part_count; i++) {
+        if (policies->applied[i] == 0)
+            cli_fail(replay->call, CLI_OK,
+                     "%s applied to no request: no line matches its policy, or the log has no "
+                     "value for its key",
+                     cli_show_text(policies->parts[i]).text);
+    }
+}
+
 int replay_policies_take(struct replay *replay, const struct desk_arrival *arrival,
                          weir_decision *ret, weir_error *err)
 {
@@ -194,6 +216,7 @@ int replay_policies_take(struct replay *replay, const struct desk_arrival *arriv
     case WEIR__VERDICT_UNREADABLE:
         assert(!"a verdict of logs only");
     }
+    policies_count(policies);
     replay->clock.now_us = arrival->time_us;
     plan->wait_us = replay->wait_us;
     code = weir__plan_decide(replay->store, plan, WEIR__TAKE, NULL, ret);

@@ -9,7 +9,7 @@
 
 #define SUGGEST_COPY_MOST (INT64_C(4) << 30) /* bytes of standard input that are kept */
 #define SUGGEST_PARTS 8                      /* of a key */
-#define SUGGEST_NOTES 5
+#define SUGGEST_NOTES 6
 
 struct suggest {
     const struct cli_call *call;

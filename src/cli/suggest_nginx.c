@@ -279,6 +279,16 @@ static void nginx_put_locations(struct weir__buffer *out, const char *paths, con
     }
 }
 
+/* Whether the log's user is something else than nginx's. */
+static bool nginx_has_other_user(const struct suggest *suggest)
+{
+    for (size_t i = 0; i < suggest->logs.fields.count; i++) {
+        if (!strncmp(suggest->logs.fields.texts[i], "user=", 5))
+            return nginx_has_part(suggest, "user");
+    }
+    return false;
+}
+
 /* What the lines cannot say, or what is not expected of them. */
 static void nginx_put_notes(const struct suggest *suggest, bool total, const char *statuses,
                             struct suggest_paste *paste)
@@ -293,6 +303,12 @@ static void nginx_put_notes(const struct suggest *suggest, bool total, const cha
                          "nginx: on=%s charges only such answers. Whoever has used up the limit is "
                          "denied whatever it asks for here.",
                          statuses);
+    if (!total && nginx_has_other_user(suggest))
+        weir__put_text(suggest_note(paste),
+                       "user was read from the field that --field names. $remote_user is the name "
+                       "of HTTP authentication: if that is something else, put the variable that "
+                       "has your value in its place, or the limit applies to nobody. To a policy "
+                       "the caller sends it as the attribute user.");
     if (!total && nginx_has_part(suggest, "path"))
         weir__put_text(suggest_note(paste),
                        "nginx: each spelling of a path, like /A or /a;x, is a key of its own. A "

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define LABELS 16 /* columns */
-#define WORST 3   /* keys that are named */
+#define WORST 8   /* keys that are named */
 
 /* Up to eight digits; 12345678901 as 12.3G. */
 static struct suggest_text print_short(int64_t number)

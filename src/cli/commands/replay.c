@@ -290,6 +290,8 @@ static int report(struct replay *replay)
     } else if (!replay->decisions) {
         replay_print(replay, &report);
     }
+    if (replay->engine->requests > 0)
+        replay_policies_tell_idle(replay);
     int damage = report_damage(replay);
     return code ? code : damage;
 }

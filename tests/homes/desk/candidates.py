@@ -360,6 +360,12 @@ def test_policies(check):
         check(by["login/per-ip"] > 0 and by["all/per-ip"] > 0, f"policies: what limits denied: {by}")
         check.equal(sum(by.values()), told["denied"], "policies: all that was denied")
         check.equal(weir("--policies", path, text=combined(some)).code, 0, "policies: for people")
+        check.equal(got.err, "", "policies: all of them apply")
+        path.write_text(POLICIES.replace("path: /login", "path: /loggin").replace("key: ip, limit: fixed", "key: tenant, limit: fixed"), encoding="utf-8")
+        for options in (("--json",), ()):
+            idle = weir("--policies", path, *options, text=combined(some))
+            check.equal((idle.code, [line.split(" applied to no request")[0] for line in idle.err.splitlines()]),
+                        (0, ["weir replay: login/per-ip", "weir replay: all/per-ip"]), f"policies: what never applies is named: {idle.err}")
         path.write_text("version: 1\npolicies: 5\n", encoding="utf-8")
         check.equal(weir("--policies", path, text=combined(some)).code, 2, "policies: a bad file")
         check.equal(weir("--policies", path.parent / "none", text=combined(some)).code, 3, "policies: no file")

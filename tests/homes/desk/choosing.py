@@ -289,6 +289,10 @@ def test_names(check):
         got = weir(*command, log, "--field", "ip=client.address")
         check.equal((got.returncode, got.stdout), (2, ""), f"{command[0]}: a name that no line has")
         check.contains(got.stderr, 'invalid --field "ip=client.address": no line of the log has client.address; the first line has ts, client.addr', f"{command[0]}: says so")
+    for key, noted in (("user", True), ("ip", False)):
+        told = weir("suggest", log, "--field", f"{key}=client.addr", "--key", key).stdout
+        check.contains(told, "key=$remote_user" if noted else "key=$weir_network", f"--key {key}: a variable")
+        check.equal("the limit applies to nobody" in " ".join(told.split()), noted, f"--key {key}: whether the variable may be another value")
     where = ["--field", "ip=client.addr", "--where", "path=/login"]
     out = weir("replay", "token-bucket 1/s", log, *where).stdout
     check.contains(out, f"no line has path, so no line matches --where path=/login\n    the first line has the fields {fields};\n    --field path=NAME says which one it is\n", "--where")
