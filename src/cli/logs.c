@@ -87,8 +87,12 @@ int cli_logs_check_spare(const struct cli_call *call, const struct cli_list *spa
     return CLI_OK;
 }
 
-int cli_logs_fail_spare(const struct cli_call *call, const char *word)
+int cli_logs_tell_spare(const struct cli_call *call, const struct cli_logs *logs, const char *word)
 {
+    if (logs->where.count > 0)
+        return cli_fail(call, CLI_OK,
+                        "--spare \"%s\": no request that --where selects has such a key",
+                        cli_show_text(word).text);
     return cli_fail(call, CLI_USAGE,
                     "invalid --spare \"%s\": no key of the log is like this; expected a key as "
                     "the log has it, or a network like 10.0.0.0/8",

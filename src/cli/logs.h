@@ -37,8 +37,9 @@ int cli_logs_check_report(const struct cli_call *call, const struct cli_logs *lo
 
 /* Words of --spare: keys or networks. */
 int cli_logs_check_spare(const struct cli_call *call, const struct cli_list *spare);
-/* No key of the log is like this word. Returns the exit code. */
-int cli_logs_fail_spare(const struct cli_call *call, const char *word);
+/* No key is like this word: a mistake in the whole log, a note where --where selects. Returns the
+ * exit code. */
+int cli_logs_tell_spare(const struct cli_call *call, const struct cli_logs *logs, const char *word);
 
 /* ---- after reading ---- */
 

@@ -104,6 +104,8 @@ static int suggest_read_whole(struct desk_suggest *suggest, weir_error *err)
     if (unmatched == suggest->options.spare_count)
         return 0;
     suggest->unmatched = 1 + unmatched; /* a word that no key is like would spare nobody */
+    if (suggest->options.selects)
+        return 0;
     return weir__fail(err, WEIR_EINVAL, 0, "no key of the log is to be spared");
 }
 

@@ -41,6 +41,7 @@ struct desk_suggest_options {
     struct desk_goal goal;
     const char *const *spare; /* keys or networks that no limit may deny */
     size_t spare_count;
+    bool selects;    /* the log is filtered: a word of spare may be of others */
     bool can_exempt; /* keys that are spared can be left out of a limit by what is pasted */
     int64_t memory;
     void *context;
@@ -105,7 +106,7 @@ struct desk_suggest {
     struct desk_part parts[2];
     int64_t peaks[DESK_PEAKS][DESK_PERCENTILES];
     size_t peak_count; /* spans that the log is long enough for */
-    size_t unmatched;  /* on WEIR_EINVAL: 1 + which of options.spare no key of the log is like */
+    size_t unmatched;  /* 1 + which of options.spare no key is like; WEIR_EINVAL unless `selects` */
     int passes;        /* that were made */
     bool lossy;        /* keys were forgotten while choosing or judging */
 };

@@ -278,7 +278,7 @@ static int report(struct replay *replay)
         code = cli_logs_check_readable(replay->call, &replay->facts);
     size_t unmatched = desk_engine_unmatched(replay->engine);
     if (code == CLI_OK && unmatched < replay->spare.count && replay->engine->requests > 0)
-        code = cli_logs_fail_spare(replay->call, replay->spare.texts[unmatched]);
+        code = cli_logs_tell_spare(replay->call, &replay->logs, replay->spare.texts[unmatched]);
     if (code)
         return code;
     if (replay->report_path)

@@ -80,14 +80,18 @@ static int suggest_run(struct suggest *suggest)
     struct desk_suggest_options options = {.goal = suggest->goal,
                                            .spare = suggest->spare.texts,
                                            .spare_count = suggest->spare.count,
+                                           .selects = suggest->logs.where.count > 0,
                                            .can_exempt = suggest_can_exempt(suggest),
                                            .memory = suggest->logs.memory,
                                            .context = suggest,
                                            .read = suggest_input_read};
     int code = desk_suggest(&options, &suggest->result, &err);
-    if (code == WEIR_EINVAL && suggest->result && suggest->result->unmatched > 0)
-        return cli_logs_fail_spare(suggest->call,
-                                   suggest->spare.texts[suggest->result->unmatched - 1]);
+    int spare = CLI_OK;
+    if ((code == 0 || code == WEIR_EINVAL) && suggest->result && suggest->result->unmatched > 0)
+        spare = cli_logs_tell_spare(suggest->call, &suggest->logs,
+                                    suggest->spare.texts[suggest->result->unmatched - 1]);
+    if (spare)
+        return spare;
     if (code)
         return cli_fail(suggest->call, code == WEIR_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
                         err.message[0] ? err.message : weir_strerror(code));

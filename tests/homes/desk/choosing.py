@@ -155,6 +155,11 @@ def test_replay_spare(check):
         got = weir("replay", "token-bucket 2/m", SAMPLE, *words)
         check.equal((got.returncode, got.stdout), (2, ""), f"{words}: wrong usage")
         check.contains(got.stderr, said, f"{words}: says so")
+    for command in (["suggest"], ["replay", "token-bucket 2/m"]):
+        plain = weir(*command, SAMPLE, "--where", "path=/login")
+        got = weir(*command, SAMPLE, "--where", "path=/login", "--spare", "203.0.113.7")
+        check.equal(got.returncode, plain.returncode, f"{command[0]}: one list of addresses to spare for all filters")
+        check.contains(got.stderr, '--spare "203.0.113.7": no request that --where selects has such a key', f"{command[0]}: a note")
     check.contains(weir("replay", "--policies", policy, "--spare", OFFICE, SAMPLE).stderr, "a policy file says it by itself (allow)", "--policies: says what to do")
 
 
