@@ -8,7 +8,7 @@ _weir_options() {
     acquire) echo "--cost --least --wait --json --store $server --help" ;;
     run) echo "--wait --cost --quiet --on-lost --denied-code --failed-code --store $server --help" ;;
     pipe) echo "--lines --key --quiet --store $server --help" ;;
-    refund) echo "--policy --key --limit --id --json --store $server --help" ;;
+    refund) echo "--policy --key --request --limit --id --json --store $server --help" ;;
     settle | reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request --store $server --help" ;;
     demo) echo "--json --help" ;;

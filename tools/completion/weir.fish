@@ -87,7 +87,7 @@ complete -c weir -n "__fish_seen_subcommand_from suggest" -l deny-requests -x -a
 complete -c weir -n "__fish_seen_subcommand_from suggest" -l protect -x -d "Let at most so many through in all"
 complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l spare -x -d "A key or network that no limit may deny"
 complete -c weir -n "__fish_seen_subcommand_from replay suggest zone check pipe" -F
-complete -c weir -n "__fish_seen_subcommand_from check explain" -l request -x -d "Attributes of a request"
+complete -c weir -n "__fish_seen_subcommand_from check explain refund" -l request -x -d "Attributes of a request"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l check -d "Only check"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l dump -d "Print every state"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l load -r -F -d "Put the states of a dump into the zone"
