@@ -184,9 +184,9 @@ def test_explain(check):
         month = "fixed-window 9/month from 15 zone +08:00"
         weir("take", "ann", month, *where)
         code, out, _ = weir("explain", month, "--key", "ann", *where)
-        check(re.search(r"8 of 9 left, 1 used, resets in [^,]*, on \d{4}-\d\d-15T00:00:00\+08:00\n", out), f"the end of a month: {out}")
+        check(re.search(r"8 of 9 left, 1 used, resets in [^,]*, on \d{4}-\d\d-15T00:00:00\+08:00, began on \d{4}-\d\d-15T00:00:00\+08:00\n", out), f"the end of a month: {out}")
         code, out, _ = weir("explain", month + ", fixed-window 3/h", "--key", "nobody", *where)
-        check(re.search(r"9 of 9 left, 0 used, resets on \d{4}-\d\d-15T00:00:00\+08:00\n", out), f"nothing is used, but the month ends: {out}")
+        check(re.search(r"9 of 9 left, 0 used, resets on \d{4}-\d\d-15T00:00:00\+08:00, began on \d{4}-\d\d-15T00:00:00\+08:00\n", out), f"nothing is used, but the month ends: {out}")
         check("3 of 3 left, 0 used\n" in out, f"nothing is used: {out}")
         check(re.search(r"from 15 zone \+08:00: 1 used.*, on \d{4}-\d\d-15T00:00:00\+08:00\n", weir("show", "ann", *where)[1]), "shown, too")
         check("Keys of policies are like POLICY/LIMIT/{customer=bob}" in weir("show", "bob", *where)[1], "a key without a state")
