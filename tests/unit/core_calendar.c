@@ -201,6 +201,8 @@ static void test_texts(void)
     CHECK(weir__explain_edges(&rule, day_us(2026, 2, 1), edges));
     CHECK_TEXT(edges[0], "2026-02-28T00:00:00-03:30");
     CHECK_TEXT(edges[1], "2026-03-31T00:00:00-03:30");
+    weir__explain_began(&rule, day_us(2026, 2, 1), edges[0]);
+    CHECK_TEXT(edges[0], "2026-01-31T00:00:00-03:30");
     CHECK_TEXT(edges[2], "2026-04-30T00:00:00-03:30");
     rule = rule_of("fixed-window 1/d");
     CHECK(!weir__explain_edges(&rule, 0, edges));
