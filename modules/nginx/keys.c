@@ -1,7 +1,7 @@
 /*
  * weir_keys zone=NAME: one key of a zone of this nginx, to help a user that is locked out.
  *
- *     GET    /keys?key=account:ann    what the zone has of it, as /v1/show of the server answers
+ *     GET    /keys?key=account:ann    its states, as /v1/show of the server writes them
  *     DELETE /keys?key=account:ann    forgets it, as /v1/reset: true if there was something
  *
  * The key is percent-encoded, so that every key can be written, also a binary address. A page of
@@ -13,8 +13,8 @@
 #include "wire/http1.h"
 #include "wire/json.h"
 
-#define KEYS_BODY_MAX 16384 /* all states of a key, a few hundred bytes each */
-#define KEYS_LOGGED_MAX 100 /* bytes of a key in the log */
+#define KEYS_BODY_MAX (WEIR__SHOWN_MAX * 512) /* all states of a key: below 450 bytes each */
+#define KEYS_LOGGED_MAX 100                   /* bytes of a key in the log */
 
 /* Reads the key into `room`, which is as long as the arguments. NULL: done; else what is wrong. */
 static const char *keys_read(const ngx_http_request_t *r, char *room, weir_key *ret)
@@ -100,7 +100,7 @@ static ngx_int_t keys_write(ngx_http_request_t *r, struct weir__buffer *to)
     weir__put(to, "\n", 1);
     if (code || to->cut) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "weir_keys: zone \"%V\": %s",
-                      &conf->keys->name, weir_strerror(code));
+                      &conf->keys->name, code ? weir_strerror(code) : "the answer is too long");
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
     return why ? NGX_HTTP_BAD_REQUEST : NGX_HTTP_OK;

@@ -81,6 +81,17 @@ static const struct weir__json_node *server_member(const struct server_store *se
     return weir__json_typed(server->nodes, object, name, type);
 }
 
+/* The words of the server, harmless to a terminal, as many as there is room for. */
+static void server_put_words(struct weir__buffer *out, const struct weir__json_node *detail)
+{
+    for (size_t at = 0; at < detail->len && !out->cut;) {
+        size_t step = weir__utf8_length(detail->text + at, detail->len - at);
+        bool plain = !weir__utf8_is_harmful(detail->text + at, step);
+        weir__put(out, plain ? detail->text + at : "?", plain ? step : 1);
+        at += step ? step : 1;
+    }
+}
+
 /* The code for an answer that is not a decision, with the words of the server. */
 static int server_fail_answer(struct server_store *server)
 {
@@ -89,12 +100,15 @@ static int server_fail_answer(struct server_store *server)
         server_read_answer(server)
             ? server_member(server, server->nodes, "detail", WEIR__JSON_STRING)
             : NULL;
+    char room[sizeof server->why.message];
+    struct weir__buffer words = weir__buffer_over(room, sizeof room);
+    if (detail)
+        server_put_words(&words, detail);
     if (status == 401 || status == 403)
         return server_fail(server, WEIR_ESYSTEM,
-                           "the server refuses (status %d): %.*s; use --token TOKEN, or set "
+                           "the server refuses (status %d): %.100s; use --token TOKEN, or set "
                            "WEIR_TOKEN or WEIR_ADMIN_TOKEN",
-                           status, detail ? (int)weir__min(detail->len, 100) : 16,
-                           detail ? detail->text : "it needs a token");
+                           status, detail ? room : "it needs a token");
     if (!detail)
         return server_fail(
             server, WEIR_ESYSTEM,
@@ -106,13 +120,7 @@ static int server_fail_answer(struct server_store *server)
                : status < 500  ? WEIR_EINVAL
                : status == 503 ? WEIR_EBUSY
                                : WEIR_ESYSTEM;
-    char words[sizeof server->why.message];
-    size_t len = weir__min(detail->len, sizeof words - 1);
-    for (size_t i = 0; i < len; i++) /* a terminal may show them */
-        words[i] =
-            (unsigned char)detail->text[i] < ' ' || detail->text[i] == 0x7f ? '?' : detail->text[i];
-    words[len] = 0;
-    return server_fail(server, code, "%s", words);
+    return server_fail(server, code, "%s", room);
 }
 
 /* Posts what was begun. 0: the reply has the status of a decision. */

@@ -129,8 +129,8 @@ int weir__fallback_decide(const struct weir__fallback *fallback, const weir_requ
  * it has no zone. */
 int weir__fallback_lease(const struct weir__fallback *fallback, weir_key key,
                          const weir_limit *limit, uint64_t lease, enum weir__lease_verb verb);
-/* Corrects a charge of the fallback's zone; a charge of the servers is none of its business. 0,
- * WEIR_ESETTLED, or WEIR_EUNREACHABLE: it made no such charge, or has forgotten it. */
+/* Corrects a charge of the fallback's zone, never one of the servers. 0, WEIR_ESETTLED, or
+ * WEIR_EUNREACHABLE: it made no such charge, or has forgotten it. */
 int weir__fallback_settle(const struct weir__fallback *fallback, weir_key key,
                           const weir_limit *limit, const struct weir__correction *correction);
 /* Whether a settle concerns the servers: they were charged something, or are to be. */

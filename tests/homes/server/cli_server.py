@@ -238,6 +238,11 @@ def test_trouble(check):
         port = answer_once(text)
         code, out, err = weir("take", "k", "fixed-window 9/d", "--server", f"127.0.0.1:{port}")
         check(code == 3 and not out and str(port) in err, f"{text[:30]}: {code} {out} {err}")
+    hostile = json.dumps({"detail": "red \x1b[31m, \x07, \x7f, \x9b31m"}, ensure_ascii=False).encode()
+    for status in (400, 401, 403, 500):
+        port = answer_once(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s" % (status, len(hostile), hostile))
+        _, out, err = weir("take", "k", "fixed-window 9/d", "--server", f"127.0.0.1:{port}")
+        check("red " in err and all(it.isprintable() for it in err.rstrip("\n")), f"{status}: a server's words cannot steer a terminal: {err!r}")
 
 
 if __name__ == "__main__":
