@@ -383,7 +383,9 @@ typedef struct weir_request {
     const weir_hashed_key *hashed; /* NULL, or the key; then `key` is not read */
     weir_error *error;             /* NULL, or filled where this request fails */
     int64_t least; /* 0, or the least that it also takes: `granted` says how much it got */
-    uint64_t spare[3];
+    uint64_t spare[2];
+    int64_t waited_us; /* redis://: how long it has waited for this call already, as in a queue of
+                        * the caller's: the deadline is over so much earlier */
 } weir_request;
 
 /* Makes a request with the defaults: cost 1, default wait, no detail. (Member by member, so that
@@ -402,7 +404,8 @@ static inline weir_request weir_request_make(weir_key key, const weir_limit *lim
     request.hashed = (const weir_hashed_key *)0;
     request.error = (weir_error *)0;
     request.least = 0;
-    request.spare[0] = request.spare[1] = request.spare[2] = 0;
+    request.spare[0] = request.spare[1] = 0;
+    request.waited_us = 0;
     return request;
 }
 
@@ -533,7 +536,8 @@ WEIR_API WEIR_MUST_CHECK int weir_acquire_wait(weir_store *store, weir_key key,
 WEIR_API WEIR_MUST_CHECK int weir_renew(weir_store *store, weir_key key, const weir_limit *limit,
                                         uint64_t lease);
 
-/* Gives the slots back; WEIR_ENOLEASE if it has lapsed. */
+/* Gives the slots back; WEIR_ENOLEASE if it has lapsed. On redis:// a release that returns
+ * WEIR_EUNREACHABLE is sent again when the server is back, so the next one may find nothing. */
 WEIR_API WEIR_MUST_CHECK int weir_release(weir_store *store, weir_key key, const weir_limit *limit,
                                           uint64_t lease);
 
@@ -606,7 +610,7 @@ typedef struct weir_zone_info {
     uint64_t evicted_unused;  /* live states evicted whose last take was not denied */
     uint64_t evicted_soonest; /* live states evicted while they were being denied */
     uint64_t repairs;         /* times a dead process's work was put in order */
-    uint64_t refused;         /* full=deny: new states refused, because no live one was to go */
+    uint64_t refused;         /* requests refused because there was no room for their state */
     uint64_t limits_max;      /* different limits there is room for */
     uint64_t spare[4];
 } weir_zone_info;
@@ -615,8 +619,9 @@ typedef struct weir_zone_info {
 WEIR_API WEIR_MUST_CHECK int weir_store_info(weir_store *store, weir_zone_info *ret);
 
 /* Whether a store is sound. Of a zone it checks every byte that can be checked; WEIR_EDAMAGED with
- * the place in err. Of a redis:// store it says what is known, and asks nobody: WEIR_EUNREACHABLE
- * while a server cannot be reached, WEIR_ESYSTEM after one has refused a call. */
+ * the place in err. WEIR_EGONE if another file is at its path, WEIR_ESYSTEM if none is there. Of a
+ * redis:// store it says what is known, and asks nobody: WEIR_EUNREACHABLE while a server cannot be
+ * reached, WEIR_ESYSTEM after one has refused a call. */
 WEIR_API WEIR_MUST_CHECK int weir_store_check(weir_store *store, weir_error *err);
 
 /* ---- for other languages ------------------------------------------------------------------ */
@@ -784,7 +789,8 @@ WEIR_API WEIR_MUST_CHECK int weir_redis_read(weir_redis_call *call, const char *
 WEIR_API bool weir_redis_is_clean(const weir_redis_call *call);
 
 /* Decides in the server's place, as fail= of the address says. Only takes, peeks and leases that
- * the local fallback gave; otherwise WEIR_EUNREACHABLE. */
+ * the local fallback gave; otherwise WEIR_EUNREACHABLE. A slot that the server grants all the same
+ * stays taken until its lease expires. */
 WEIR_API WEIR_MUST_CHECK int weir_redis_fall_back(weir_redis_call *call, weir_error *err);
 
 /* The answer to a take or a peek: row -1 is the decision, 0 and on are those of its limits, over

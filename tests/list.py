@@ -27,7 +27,7 @@ NEEDS = {
 
 # How many cores a test keeps busy on average, as run.py printed it (work by time), where that is much less than one, or more.
 LOADS = {
-    "server: http_access": 0.1, "server: seeing": 0.1, "server: http_decisions": 0.1, "server: http_connections": 0.1,
+    "server: http_access": 0.1, "server: seeing": 0.1, "server: spelling": 0.1, "server: http_decisions": 0.1, "server: http_connections": 0.1,
     "server: life": 0.1, "server: h2_basics": 0.2, "server: abuse_slow": 0.2, "server: h2_abuse": 0.2,
     "server: reload": 0.4, "server: tls_serve": 0.4, "server: recipes": 0.3, "server: grpc_service": 0.4,
     "server: abuse_flood": 2.0, "server: abuse_connections": 0.4, "server: operation_stop": 0.1,
@@ -38,7 +38,7 @@ LOADS = {
     "bindings: lua_exact": 2.0, "bindings: lua_limit": 0.3,
     "bindings: python_slots": 0.2, "bindings: python_web": 0.4, "bindings: python_denials": 0.5, "bindings: python_workers": 1.5,
     "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4, "redis: store_slices": 0.2,
-    "redis: store_waits": 0.1, "redis: lua_function": 0.1, "server: redis_store": 0.1, "server: redis_outages": 0.2, "server: zone_held": 0.1,
+    "redis: store_waits": 0.1, "redis: store_slots": 0.1, "redis: lua_function": 0.1, "server: redis_store": 0.1, "server: redis_outages": 0.2, "server: zone_held": 0.1,
     "server: grpc_envoy": 0.3, "server: under_way": 0.4, "desk: reading": 0.3, "fuzz: connections, 10 s": 0.3,
     "dashboard: in Chromium": 0.4, "documentation": 0.3, "library: how tests are run": 0.1,
 }
@@ -155,7 +155,7 @@ def server(build):
     if build == "asan":  # where memory is handled in other ways than the rest of them try
         return homes("server", """http_api http_wire http_pipelines http_decisions http_policies policies_everywhere http_around
             resp_commands reload grpc_service grpc_envoy cli_server h2_abuse h2_fuzz tls_serve abuse_bytes long_work settle_once
-            turns under_way slices settle_changed refund""".split(), build)
+            turns under_way slices settle_changed refund spelling""".split(), build)
     return homes("server", names("tests/homes/server/*.py", without=["threads", "operation_deb_inside", "mounted_python"]), build)
 
 
@@ -181,7 +181,7 @@ def desk(build):
 def bindings(build):
     """Other languages, with the frameworks they are used in."""
     if build == "asan":
-        return homes("bindings", ["node_arguments", "node_ends", "node_waits", "python_slots", "python_verbs"], build)
+        return homes("bindings", ["node_arguments", "node_ends", "node_waits", "python_replaced", "python_slots", "python_verbs"], build)
     return homes("bindings", names("tests/homes/bindings/*.py"), build)
 
 

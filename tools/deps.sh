@@ -69,6 +69,8 @@ for purpose in "$@"; do
         need curl curl
         need h2load nghttp2-client
         need openssl openssl
+        # Months of a place.
+        [ -e /usr/share/zoneinfo/Europe/Berlin ] || missing="$missing tzdata"
         # A browser for the dashboard, a proxy for its recipes.
         need chromium chromium
         PATH=$PATH:/usr/sbin

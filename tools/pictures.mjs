@@ -111,7 +111,7 @@ function edge() {
 const KINDS = [
   { limit: "token-bucket 60/m burst 20", note: ["20 at once, then one per second", "先一次放行 20 个，之后每秒 1 个"] },
   { limit: "leaky-bucket 60/m burst 20", note: ["a queue: never more than one per second", "排队，每秒最多 1 个"] },
-  { limit: "fixed-window 60/m", note: ["60 per minute of the clock, which begins at 0:30", "每个整分钟 60 个，窗口在 0:30 切换"] },
+  { limit: "fixed-window 60/m", note: ["60 per minute of the clock, which begins at 0:30", "每个窗口 60 个，在 0:30 换窗口"] },
   { limit: "sliding-log 60/m", note: ["never more than 60 in any minute", "任意一分钟内绝不超过 60 个"] },
 ];
 const KIND_WORDS = {
@@ -203,6 +203,7 @@ async function suggest() {
 /* ---- the dashboard ---- */
 
 const WARM_MS = 130000; /* so that the curves have a past */
+const BUSY_DENIED = 50; /* per second */
 
 /* A server with the demonstration's load; resolves to its address when it listens. */
 function serve(folder) {
@@ -232,7 +233,10 @@ async function dashboard() {
       pages.push([`dashboard${LANGUAGES[language]}-${theme}.png`, page]);
     }
     await new Promise((resolve) => setTimeout(resolve, WARM_MS));
-    for (const [name, page] of pages) await page.screenshot({ path: path.join(images, name) });
+    for (const [name, page] of pages) {
+      await page.waitForFunction((least) => Number(document.getElementById("rate-denied").textContent) >= least, BUSY_DENIED); /* not in a trough of the load */
+      await page.screenshot({ path: path.join(images, name) });
+    }
   } finally {
     await browser.close();
     server.process.removeAllListeners("exit");

@@ -47,8 +47,8 @@ const parts = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 export function time(seconds) {
   if (seconds === null || seconds === undefined) return t("never");
   if (seconds <= 0) return `0 ${t("second")}`;
-  if (seconds < 0.0009995) return `${digits(seconds * 1e6)} µs`;
-  if (seconds < 0.9995) return `${digits(seconds * 1e3)} ms`;
+  if (seconds < 0.0009995) return `${digits(seconds * 1e6)} ${t("microsecond")}`;
+  if (seconds < 0.9995) return `${digits(seconds * 1e3)} ${t("millisecond")}`;
   if (seconds < 59.95) return `${digits(seconds)} ${t("second")}`;
   let rest = Math.round(seconds);
   const shown = [];

@@ -35,7 +35,7 @@ const SENTENCES = [
   ["Guava's SmoothWarmingUp: spaces requests at {a} every {p} when warm; after idling it starts {c} times slower and warms up over {w}.",
     "Guava 的 SmoothWarmingUp：预热后每 {p}匀速放行 {a} 个；空闲后以 1/{c} 的速率起步，经过 {w}升到正常速率。"],
   ["At most {a} slots are held at a time; a lease that is neither released nor renewed lapses after {p}.",
-    "同一时刻最多占用 {a} 个名额；租约既不释放也不续期时，{p}后自动失效。"],
+    "同一时刻最多占用 {a} 个名额；名额既不归还也不续租时，{p}后自动归还。"],
 
   [`never more than {a} in any {p}: the burst of {b}, and {c} refilled meanwhile ${ANY_Y[0]}`, `任意 {p}内不超过 {a}：突发 {b}，加上期间补充的 {c}${ANY_Y[1]}`],
   ["never more than {a} in any {p}: the burst of {b}, and one refill of {c} (in any Y: {d} + {e} for each {q} begun)",
@@ -64,10 +64,10 @@ const SENTENCES = [
 
 const CALENDARS = [
   ["windows of {p} aligned to the clock ({zone})", "与时钟对齐（{zone}）的 {p}窗口"],
-  ["weeks from {day} ({zone})", "从{day}开始的自然周（{zone}）"],
-  ["calendar months from day {n} ({zone})", "从每月 {n} 日开始的自然月（{zone}）"],
-  ["calendar months from day {n} ({zone}), or the last day of a shorter month", "从每月 {n} 日（天数不足的月份取最后一天）开始的自然月（{zone}）"],
-  ["calendar years from {date} ({zone})", "从每年 {date} 开始的自然年（{zone}）"],
+  ["weeks from {day} ({zone})", "{day}起算的星期（{zone}）"],
+  ["calendar months from day {n} ({zone})", "每月 {n} 日起算的月份（{zone}）"],
+  ["calendar months from day {n} ({zone}), or the last day of a shorter month", "每月 {n} 日（天数不足的月份取最后一天）起算的月份（{zone}）"],
+  ["calendar years from {date} ({zone})", "每年 {date} 起算的年度（{zone}）"],
 ];
 
 /* "1h30m" ─► "1 小时 30 分钟", "31 days" ─► "31 天", "mon" ─► "周一"; other values as they are. */
@@ -126,6 +126,7 @@ export function matchInChinese(english) {
     const [, name, there, not, values] = found;
     if (there) return there === "present" ? `有 ${name}` : `没有 ${name}`;
     const list = values.replace(/ or (\d+) others$/, " 或另外 $1 个").replaceAll(" or ", " 或 ").replaceAll(", ", "、");
-    return `${name} ${not ? "不是" : "是"} ${list}`;
+    const wild = list.includes("*");
+    return `${name} ${not ? "不" : ""}${wild ? "匹配" : "是"} ${list}`;
   }).reduce((all, condition) => `${all}，并且${/^[\w"]/.test(condition) ? " " : ""}${condition}`);
 }

@@ -109,7 +109,7 @@ async function build() {
         return object;
     };
     const linked = fs.readdirSync(path.join(HERE, "src")).filter((name) => name.endsWith(".c")).sort()
-        .map((name) => add(path.join(HERE, "src", name), ["-Wall", "-Wextra", `-I${headers()}`]));
+        .map((name) => add(path.join(HERE, "src", name), ["-Wall", "-Wextra", `-I${headers()}`, `-I${root}/src`]));
     if (!ready)
         linked.push(...lines(root, "library.txt").map((name) => add(path.join(root, "src", name), [`-I${root}/src`, `-I${made}`])));
     await compile(cc, jobs);

@@ -59,8 +59,10 @@ export class Decision {
     binding: number;
     /** Decided by a local fallback: the store was out of reach. */
     degraded: boolean;
-    /** Denied by fail=closed, because the store was out of reach. */
+    /** Denied by fail=closed, because the store was out of reach; in the middleware also because it failed. */
     closed: boolean;
+    /** In the middleware: denied because the store has no room for the key. */
+    full: boolean;
     /** Decided from a slice of a Redis store, without a call. */
     local: boolean;
     /** Of takeAll, peekAll and acquire: the answer of each limit. */

@@ -1,5 +1,5 @@
 // What the middlewares have in common.
-import type { Cost, FieldStyle, Key, LimitLike } from "./index";
+import type { Cost, Decision, FieldStyle, Key, LimitLike } from "./index";
 
 type Given<Req, T> = T | ((request: Req) => T | Promise<T>);
 
@@ -8,8 +8,10 @@ export interface Rule<Req> {
     /** The client's address (IPv6 by /64) unless it is given. null: the rule does not apply. */
     key?: string | ((request: Req) => Key | null | Promise<Key | null>);
     cost?: Given<Req, Cost>;
-    /** What the fields call it. */
+    /** What the fields call it, and what keys of a function begin with beside a limit of the same kind and period. */
     name?: string;
+    /** Decided and told, never enforced. Not for concurrent limits. */
+    shadow?: boolean;
 }
 
 /** One rule, or several: all of them or none. */
@@ -18,6 +20,7 @@ export interface AnyLimits<Req> {
     key?: string | ((request: Req) => Key | null | Promise<Key | null>);
     cost?: Given<Req, Cost>;
     name?: string;
+    shadow?: boolean;
     limits?: Rule<Req>[];
 }
 
@@ -26,6 +29,8 @@ export interface CommonOptions<Req> {
     skip?: (request: Req) => boolean | Promise<boolean>;
     /** "ietf" unless it is given. */
     style?: FieldStyle;
+    /** Told what rules in shadow would deny. The request does not wait for it. */
+    onShadow?: (request: Req, decision: Decision, rule: { key: Key; name?: string }) => unknown;
     /** Of an answer that denies; 429 unless it is given. */
     status?: number;
 }

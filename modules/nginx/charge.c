@@ -170,6 +170,13 @@ static void charge_show(ngx_http_weir_plan_t *plan, const weir_request *request)
     plan->folded.delay_us = before.delay_us;
 }
 
+/* What would only be delayed counts as dry_run, not as passed: given back is taken off passed. */
+static bool charge_is_dry_delay(const ngx_http_weir_charge_t *charge)
+{
+    return charge->plan->folded.delay_us > 0 &&
+           ngx_http_weir_is_dry(charge->conf, charge->plan->confs[charge->index]);
+}
+
 static void charge_return(ngx_http_request_t *r, const ngx_http_weir_charge_t *charge)
 {
     ngx_http_weir_plan_t *plan = charge->plan;
@@ -185,7 +192,8 @@ static void charge_return(ngx_http_request_t *r, const ngx_http_weir_charge_t *c
         charge_return_redis(charge, receipt);
     else if (!store || plan->local)
         charge_return_zone(r, charge, receipt);
-    ngx_http_weir_count_given_back(plan->confs[charge->index]->zone);
+    if (!charge_is_dry_delay(charge))
+        ngx_http_weir_count_given_back(plan->confs[charge->index]->zone);
     charge_show(plan, request);
 }
 

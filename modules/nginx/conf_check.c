@@ -1,7 +1,8 @@
 /*
  * What only the whole configuration shows about the limits that a location decides together:
- * whether there are too many, whether their zones can hold them, whether two of them would share a
- * state, and whether the store can decide them in one call. And whether limits of two locations
+ * whether there are too many, whether their zones can hold them, whether a key lacks the $ of its
+ * variable, whether two of them would share a state, and whether the store can decide them in one
+ * call. And whether limits of two locations
  * share a state though they differ.
  */
 #include "ngx_http_weir.h"
@@ -30,6 +31,60 @@ static char *check_fits(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit)
         return check_fail(cf, limit, text);
     }
     return NGX_CONF_OK;
+}
+
+/* ---- keys ---- */
+
+/* Whether the configuration has a variable of this name, or variables that begin with it. */
+static bool check_is_variable(ngx_conf_t *cf, const ngx_str_t *name)
+{
+    const ngx_http_core_main_conf_t *core =
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    const ngx_hash_key_t *known = core->variables_keys->keys.elts;
+    for (ngx_uint_t i = 0; i < core->variables_keys->keys.nelts; i++) {
+        if (ngx_http_weir_same(&known[i].key, name))
+            return true;
+    }
+    const ngx_http_variable_t *prefixes = core->prefix_variables.elts; /* "arg_" */
+    for (ngx_uint_t i = 0; i < core->prefix_variables.nelts; i++) {
+        size_t len = prefixes[i].name.len;
+        if (name->len > len && !ngx_memcmp(prefixes[i].name.data, name->data, len))
+            return true;
+    }
+    return false;
+}
+
+/* "account:account": somebody forgot the $, and all requests share one state. Variables of the
+ * configuration are known when all of it was read. */
+static void check_key(ngx_conf_t *cf, ngx_http_weir_limit_t *limit)
+{
+    ngx_str_t key = limit->key_text, last = key;
+    if (limit->key_checked) /* by another location that inherits it */
+        return;
+    limit->key_checked = 1;
+    for (size_t i = 0; i < key.len; i++) {
+        if (key.data[i] == '$')
+            return;
+        if (key.data[i] == ':')
+            last = (ngx_str_t){key.len - i - 1, key.data + i + 1};
+    }
+    if (check_is_variable(cf, &last))
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "key=%V has no variable, so all requests share it; write $%V, or another "
+                      "word if this is meant, in %V:%ui",
+                      &key, &last, &limit->place.file, limit->place.line);
+}
+
+void ngx_http_weir_check_keys(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf)
+{
+    const ngx_array_t *lists[] = {conf->limits, conf->conns};
+    for (size_t i = 0; i < WEIR__COUNT(lists); i++) {
+        ngx_http_weir_limit_t **limits = lists[i] ? lists[i]->elts : NULL;
+        for (ngx_uint_t j = 0; limits && j < lists[i]->nelts; j++)
+            check_key(cf, limits[j]);
+    }
+    if (conf->rate)
+        check_key(cf, conf->rate);
 }
 
 /* ---- two of them ---- */

@@ -100,8 +100,13 @@ static char *limit_read_zone(struct limit_reader *it, ngx_str_t *value)
     return it->limit->zone ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
+/* It is sent in fields, which are ASCII. */
 static char *limit_read_name(struct limit_reader *it, ngx_str_t *value)
 {
+    for (size_t i = 0; i < value->len; i++) {
+        if (value->data[i] < ' ' || value->data[i] > '~')
+            return limit_fail(it, "invalid name", value, "expected printable ASCII characters");
+    }
     it->limit->name = *value;
     return NGX_CONF_OK;
 }

@@ -354,6 +354,10 @@ static ngx_http_weir_store_t *store_unite(ngx_conf_t *cf, ngx_http_weir_store_t 
     }
     if (ngx_http_weir_pools_declare(cf, store) != NGX_OK)
         return NULL;
+    const struct weir__slicing slicing = weir__slicing_of(&store->url);
+    const char *note = weir__slicing_note(&slicing);
+    if (note)
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "weir_store: %s", note);
     stores = ngx_array_push(&main->stores);
     if (stores)
         *stores = store;

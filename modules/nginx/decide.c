@@ -151,6 +151,7 @@ void ngx_http_weir_job_return_slot(ngx_http_weir_job_t *job)
         return;
     }
     it->verb = WEIR__VERB_RELEASE;
+    job->decides = 0;
     it->lease = got ? it->ret->lease : it->lease;
     job->until_us = weir__mono_us() + it->requests[0].limit->rules[0].period_us;
     ngx_http_weir_job_give(job);
@@ -182,6 +183,11 @@ void ngx_http_weir_fall_back(const ngx_http_weir_store_t *store, int code,
     struct weir__fallback fallback = {.fail = decide_is_query_at_fault(code) ? WEIR__FAIL_LOCAL
                                                                              : store->url.fail,
                                       .peers = store->url.peers};
+    ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx(r);
+    if (code == WEIR_EUNREACHABLE && ctx && !ctx->missed) {
+        ctx->missed = 1;
+        ngx_http_weir_fleet_missed(store);
+    }
     plan->local = fallback.fail == WEIR__FAIL_LOCAL;
     plan->closed = fallback.fail == WEIR__FAIL_CLOSED;
     decide_here(&fallback, plan, r);
@@ -244,6 +250,16 @@ ngx_int_t ngx_http_weir_ask(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *sto
     return NGX_OK;
 }
 
+/* All queries of a request share its deadline. A tenth of it is there for each in any case, so that
+ * Redis is asked at all. 0: it has waited for none yet. */
+static int64_t decide_by_us(const ngx_http_weir_ctx_t *ctx, const ngx_http_weir_store_t *store)
+{
+    int64_t whole_us = store->url.deadline_us;
+    if (ctx->waited_us == 0)
+        return 0;
+    return weir__mono_us() + ngx_max(whole_us - ctx->waited_us, whole_us / 10);
+}
+
 ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
                                ngx_http_weir_plan_t *plan)
 {
@@ -256,5 +272,7 @@ ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc
     ngx_int_t rc = store->slicer ? ngx_http_weir_slices_take(ctx, store, plan) : NGX_DECLINED;
     if (rc != NGX_DECLINED)
         return rc;
-    return decide_was_denied(store, plan) ? NGX_OK : ngx_http_weir_ask(ctx, store, plan, 0);
+    return decide_was_denied(store, plan)
+               ? NGX_OK
+               : ngx_http_weir_ask(ctx, store, plan, decide_by_us(ctx, store));
 }

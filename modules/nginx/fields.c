@@ -4,7 +4,7 @@
  */
 #include "ngx_http_weir.h"
 
-#include "policy/view.h"
+#include "wire/address.h"
 
 static ngx_http_output_header_filter_pt fields_next_filter;
 
@@ -35,7 +35,9 @@ static ngx_uint_t fields_shown_plans(const ngx_http_weir_ctx_t *ctx,
         if (ctx->shown[phase])
             ret[n++] = ctx->shown[phase];
     }
-    for (int phase = 0; phase < 2 && n == 0; phase++) {
+    if (n > 0)
+        return n;
+    for (int phase = 0; phase < 2; phase++) {
         if (ctx->shadow[phase])
             ret[n++] = ctx->shadow[phase];
     }
@@ -341,15 +343,22 @@ static ngx_int_t variable_get_flag(ngx_http_request_t *r, ngx_http_variable_valu
     return variable_set_number(r, value, flag);
 }
 
+/* The limit that decided; while the status is DRY_RUN, the one that would have refused. */
 static ngx_int_t variable_get_binding(ngx_http_request_t *r, ngx_http_variable_value_t *value,
                                       uintptr_t data)
 {
     weir_decision decision;
     const ngx_http_weir_limit_t *binding;
     const ngx_http_weir_plan_t *bound;
+    const ngx_http_weir_ctx_t *ctx = variable_ctx(r);
     (void)data;
-    if (!variable_decision(r, &decision, &binding, &bound))
+    if (ctx && ctx->status == NGX_HTTP_WEIR_DRY_RUN) {
+        assert(ctx->would);
+        bound = ctx->would;
+        ngx_http_weir_rule(bound, bound->folded.binding, &binding);
+    } else if (!variable_decision(r, &decision, &binding, &bound)) {
         return variable_set_nothing(value);
+    }
     if (binding->name.len)
         return variable_set_text(value, binding->name.data, binding->name.len);
     char *canonical = ngx_pnalloc(r->pool, WEIR__RULE_TEXT_MAX);

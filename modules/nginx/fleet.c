@@ -2,15 +2,15 @@
  * Redis, queried by a few threads of the worker: the library's store waits for its answers, a
  * worker never does.
  *
- *     worker: job_send ─► queue ─► a thread takes up to 32 ─► the store: all sent, then all awaited
+ *     worker: job_send ─► lanes ─► a thread takes up to 32 ─► the store: all sent, then all awaited
  *                                                                │
  *     worker: done(job) ◄── eventfd ◄────── answered jobs ◄──────┘
  *
  * What holds:
  *   1. A job belongs to the worker before it is sent and when it is done, and to the threads in
  *      between. The lock covers the two lists and nothing else. Counters are the worker's alone.
- *   2. Every job sent is done once, by its deadline (plus what the scheduler adds), or freed at the
- *      end.
+ *   2. Every job sent is done once, by its deadline (plus a sixteenth, and what the scheduler
+ *      adds), or freed at the end.
  *   3. The eventfd is written when the list of answered jobs was empty: one wake brings all of
  *      them.
  *   4. While no server can be reached, nothing is sent at all.
@@ -18,24 +18,23 @@
  *      that writes the log can be cancelled. What is owed then is tried once more, with one
  *      deadline for all.
  *   6. Jobs of one key are sent in order (jobs.c). Those that wait count as in progress.
+ *   7. In a Cluster each server has a lane, and half of the threads at most: while one is late,
+ *      jobs for the others go on.
  */
 #include "ngx_http_weir.h"
-
-#include "base/duration.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 
 #define THREADS 4
-#define QUEUE_MAX 4096                  /* jobs in progress */
-#define OWED_MAX 4096                   /* releases and settles kept for a Redis that is away */
-#define LOOK_MS 1000                    /* how often changes are logged, at most */
-#define LATE_EVERY_US INT64_C(60000000) /* likewise, that some answers are late */
-#define REFUSALS_US 1000000             /* and how often refusals */
-
-/* How much of a store does not decide. */
-enum fleet_state { FLEET_UP, FLEET_PARTLY, FLEET_DOWN };
+#define LANES 64 /* of more servers, some share one */
+#define LANE_THREADS (THREADS / 2)
+#define LATE_PART 16              /* by so much of its deadline a job may be late */
+#define QUEUE_MAX 4096            /* jobs in progress */
+#define OWED_MAX 4096             /* releases and settles kept for a Redis that is away */
+#define PAUSE_US INT64_C(1000000) /* before one that it did not take is tried again; it doubles */
+#define PAUSE_MAX_US INT64_C(16000000)
 
 struct ngx_http_weir_worker_s {
     ngx_http_weir_store_t *store;
@@ -47,8 +46,10 @@ struct ngx_http_weir_worker_s {
     /* under the lock */
     struct weir__lock lock;
     pthread_cond_t some;
-    ngx_http_weir_jobs_t queued, answered;
-    ngx_uint_t idle; /* threads that wait */
+    ngx_http_weir_jobs_t queued[LANES], answered;
+    ngx_uint_t busy[LANES]; /* threads that query for it */
+    ngx_uint_t turn;        /* the lane that is looked at first */
+    ngx_uint_t idle;        /* threads that wait */
     bool stopping;
     /* the worker's alone */
     ngx_event_t alive; /* while jobs are in progress: a worker that shuts down waits for it */
@@ -57,25 +58,18 @@ struct ngx_http_weir_worker_s {
     ngx_http_weir_order_t order;
     ngx_http_weir_jobs_t owed;
     ngx_uint_t owed_count;
-    uint64_t asked, done, unreachable;
-    uint64_t lost; /* of the unreachable: before their deadline, without a connection */
-    uint64_t seen_done, seen_unreachable, seen_lost; /* at the last look */
-    int64_t refusal_us;                              /* when a refusal was last logged */
-    uint64_t down_unreachable;                       /* before it went down */
-    enum fleet_state told;
-    struct { /* answers that come too late, where Redis decides */
-        int64_t first_us, told_us;
-        uint64_t done, unreachable, lost; /* what is told of begins here */
-    } late;
-    char why[WEIR__ERROR_MAX]; /* what a server said that did not decide, or empty */
+    int64_t owed_due_us; /* when the first of them is due */
+    ngx_http_weir_fleet_seen_t seen;
 };
 
 /* ---- sending ---- */
 
 static void fleet_queue(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
+    unsigned lane = weir__store_lane(worker->remote, job->job.requests[0].key);
+    job->lane = lane ? 1 + lane % (LANES - 1) : 0;
     weir__lock_take(&worker->lock);
-    ngx_http_weir_jobs_put(&worker->queued, job);
+    ngx_http_weir_jobs_put(&worker->queued[job->lane], job);
     if (worker->idle > 0)
         pthread_cond_signal(&worker->some);
     weir__lock_release(&worker->lock);
@@ -101,6 +95,15 @@ static void fleet_send(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
     fleet_queue(worker, job);
 }
 
+static void fleet_keep(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
+{
+    if (worker->owed_count == 0 || job->due_us < worker->owed_due_us)
+        worker->owed_due_us = job->due_us;
+    ngx_http_weir_jobs_put(&worker->owed, job);
+    worker->owed_count++;
+    assert(worker->owed_count <= OWED_MAX);
+}
+
 /* What is owed to Redis is sent first: then the next job of that key waits for it. */
 static void fleet_pay(ngx_http_weir_worker_t *worker)
 {
@@ -112,12 +115,10 @@ static void fleet_pay(ngx_http_weir_worker_t *worker)
         if (now_us >= job->until_us) {
             ngx_http_weir_job_free(job);
         } else if (now_us >= job->due_us && fleet_can_send(worker)) {
-            worker->asked++;
             job->owed = 0;
             fleet_send(worker, job);
         } else {
-            ngx_http_weir_jobs_put(&worker->owed, job);
-            worker->owed_count++;
+            fleet_keep(worker, job);
         }
     }
 }
@@ -127,13 +128,14 @@ ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
     ngx_http_weir_worker_t *worker = job->store->worker;
     if (!worker)
         return NGX_DECLINED;
-    worker->asked++;
+    worker->seen.asked += job->decides;
     if (!fleet_can_send(worker)) {
-        worker->unreachable++;
-        worker->lost += worker->in_progress < QUEUE_MAX;
+        worker->seen.unreachable += job->decides;
+        worker->seen.decides = worker->seen.decides && !job->decides;
+        worker->seen.lost += job->decides && worker->in_progress < QUEUE_MAX;
         return NGX_DECLINED;
     }
-    if (worker->owed_count > 0)
+    if (worker->owed_count > 0 && weir__mono_us() >= worker->owed_due_us)
         fleet_pay(worker);
     fleet_send(worker, job);
     return NGX_OK;
@@ -164,7 +166,8 @@ void ngx_http_weir_job_end(ngx_http_weir_job_t *job)
     ngx_http_weir_job_free(job);
 }
 
-/* Keeps what Redis did not get, or may not have got. If Redis is only late, it gets some time. */
+/* Keeps what Redis did not get, or may not have got. If it can be reached, it refuses or is late:
+ * each time it gets twice the time. */
 static void fleet_owe(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     int64_t now_us = weir__mono_us();
@@ -174,9 +177,12 @@ static void fleet_owe(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
         return;
     }
     job->owed = 1;
-    job->due_us = weir__remote_reachable(worker->remote) ? now_us + LOOK_MS * 1000 : now_us;
-    ngx_http_weir_jobs_put(&worker->owed, job);
-    worker->owed_count++;
+    job->due_us = now_us;
+    if (weir__remote_reachable(worker->remote)) {
+        job->pause_us = job->pause_us ? ngx_min(2 * job->pause_us, PAUSE_MAX_US) : PAUSE_US;
+        job->due_us += job->pause_us;
+    }
+    fleet_keep(worker, job);
 }
 
 /* A lease is released once, and a receipt settled once: sending them again does no harm. */
@@ -215,17 +221,48 @@ void ngx_http_weir_job_abandon(ngx_http_weir_job_t *job)
 
 /* ---- the threads ---- */
 
-/* Waits for jobs; 0: the thread ends. */
+/* The next lane that has jobs and needs a thread, in turn; LANES: there is none. The lock is
+ * held. */
+static ngx_uint_t fleet_next_lane(ngx_http_weir_worker_t *worker)
+{
+    for (ngx_uint_t i = 0; i < LANES; i++) {
+        ngx_uint_t lane = (worker->turn + i) % LANES;
+        if (!worker->queued[lane].first || (lane > 0 && worker->busy[lane] >= LANE_THREADS))
+            continue;
+        worker->turn = lane + 1;
+        return lane;
+    }
+    return LANES;
+}
+
+/* A job that is answered waits for the others of its batch. So their deadlines are not far apart:
+ * if the server is silent, none is much later than its own. */
+static size_t fleet_take_together(const ngx_http_weir_worker_t *worker, ngx_http_weir_jobs_t *lane,
+                                  ngx_http_weir_job_t *ret[])
+{
+    const int64_t latest_us =
+        lane->first->job.deadline_us + worker->store->url.deadline_us / LATE_PART;
+    size_t n = 0;
+    while (n < WEIR__JOBS_MAX && lane->first && lane->first->job.deadline_us <= latest_us)
+        ret[n++] = ngx_http_weir_jobs_take(lane);
+    assert(n > 0);
+    return n;
+}
+
+/* Waits for jobs, which are of one lane; 0: the thread ends. */
 static size_t fleet_take_queued(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *ret[])
 {
     size_t n = 0;
+    ngx_uint_t lane;
     weir__lock_take(&worker->lock);
     worker->idle++;
-    while (!worker->queued.first && !worker->stopping)
+    while ((lane = fleet_next_lane(worker)) == LANES && !worker->stopping)
         weir__cond_wait(&worker->some, &worker->lock, WEIR__NO_DEADLINE);
     worker->idle--;
-    while (n < WEIR__JOBS_MAX && worker->queued.first)
-        ret[n++] = ngx_http_weir_jobs_take(&worker->queued);
+    if (lane < LANES) {
+        n = fleet_take_together(worker, &worker->queued[lane], ret);
+        worker->busy[lane]++;
+    }
     weir__lock_release(&worker->lock);
     return n;
 }
@@ -256,7 +293,8 @@ static void fleet_bring_back(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t
     uint64_t one = 1;
     weir__lock_take(&worker->lock);
     bool first = !worker->answered.first;
-    assert(n <= WEIR__JOBS_MAX);
+    assert(n > 0 && n <= WEIR__JOBS_MAX && worker->busy[jobs[0]->lane] > 0);
+    worker->busy[jobs[0]->lane]--;
     for (size_t i = 0; i < n; i++)
         ngx_http_weir_jobs_put(&worker->answered, jobs[i]);
     weir__lock_release(&worker->lock);
@@ -291,28 +329,10 @@ static ngx_int_t fleet_start_threads(ngx_http_weir_worker_t *worker)
 
 /* ---- answers ---- */
 
-static void fleet_log_refusal(ngx_http_weir_worker_t *worker, const struct weir__job *job)
-{
-    int64_t now = weir__mono_us();
-    if (worker->refusal_us && now - worker->refusal_us < REFUSALS_US)
-        return;
-    worker->refusal_us = now;
-    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: the server refused: %s",
-                  &worker->store->text, job->error[0] ? job->error : weir_strerror(job->code));
-}
-
 static void fleet_finish(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     fleet_leave(worker);
-    if (job->job.code == WEIR_EUNREACHABLE) {
-        worker->unreachable++;
-        worker->lost += job->lost;
-        ngx_memcpy(worker->why, job->job.error, sizeof worker->why);
-    } else {
-        worker->done++;
-        if (job->job.code)
-            fleet_log_refusal(worker, &job->job);
-    }
+    ngx_http_weir_fleet_note(worker->store, &worker->seen, job);
     job->done(job);
 }
 
@@ -338,135 +358,18 @@ static void fleet_stay_alive(ngx_event_t *event)
         ngx_add_timer(event, NGX_HTTP_WEIR_GUARD_MS);
 }
 
-/* ---- the log ---- */
+/* ---- now and then ---- */
 
-/* Who decides while Redis does not; and the same when it is over, before a number of requests. */
-static const struct {
-    const char *meanwhile, *was;
-} fleet_words[] = {
-    [WEIR__FAIL_LOCAL] = {"the zone decides meanwhile", "requests that the zone decided"},
-    [WEIR__FAIL_OPEN] = {"everything passes meanwhile", "requests that passed"},
-    [WEIR__FAIL_CLOSED] = {"everything is rejected meanwhile", "requests that were rejected"},
-};
-
-/* Why answers did not come that no server refused. */
-static void fleet_put_cause(const ngx_http_weir_worker_t *worker, bool lost,
-                            struct weir__buffer *why)
-{
-    if (lost) {
-        weir__put_text(why, ": the connection was lost");
-    } else {
-        weir__put_text(why, " within ");
-        weir__put_duration(why, worker->store->url.deadline_us, false);
-    }
-}
-
-/* Whether the store decides, judged by its servers and its last jobs; if not all of it, why. */
-static enum fleet_state fleet_judge(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
-{
-    struct weir__remote_look look;
-    uint64_t missed = worker->unreachable - worker->seen_unreachable;
-    uint64_t done = worker->done - worker->seen_done;
-    weir__remote_look(worker->remote, &look);
-    unsigned silent = look.reached ? look.undecided : look.away;
-    if (look.reached && missed <= done)
-        return FLEET_UP;
-    if (look.partly)
-        weir__put_format(why, "%u of %u servers %s: ", ngx_max(1, silent), look.servers,
-                         look.reached ? "did not decide" : "cannot be reached");
-    if (look.partly || !look.reached) {
-        weir__put_text(why, look.why);
-    } else if (worker->why[0]) {
-        weir__put_text(why, worker->why);
-    } else {
-        weir__put_format(why, "%llu of %llu answers did not come", (unsigned long long)missed,
-                         (unsigned long long)missed + done);
-        fleet_put_cause(worker, worker->lost - worker->seen_lost == missed, why);
-    }
-    return look.partly ? FLEET_PARTLY : FLEET_DOWN;
-}
-
-static void fleet_forget_late(ngx_http_weir_worker_t *worker)
-{
-    worker->late.first_us = 0;
-    worker->late.done = worker->done;
-    worker->late.unreachable = worker->unreachable;
-    worker->late.lost = worker->lost;
-}
-
-/* Logs how many answers did not come although Redis decides: those that are late, which a longer
- * deadline would help; or if there are none, those whose connection was lost. */
-static void fleet_log_late(const ngx_http_weir_worker_t *worker, uint64_t missed, uint64_t lost)
-{
-    const ngx_http_weir_store_t *store = worker->store;
-    uint64_t late = missed - lost, told = late ? late : lost;
-    char room[64];
-    struct weir__buffer cause = weir__buffer_over(room, sizeof room);
-    fleet_put_cause(worker, !late, &cause);
-    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                  "weir: %V: %uL of %uL answers did not come%s%s%s; meanwhile %s: %uL",
-                  &store->text, told, missed + worker->done - worker->late.done, room,
-                  late ? "; raise deadline=" : "",
-                  late && store->url.fail != WEIR__FAIL_CLOSED
-                      ? ", and use fail=closed for limits that must not be exceeded"
-                      : "",
-                  fleet_words[store->url.fail].was, missed);
-}
-
-/* Does so once a minute at most. What is late for less than two looks may be the beginning of an
- * outage, which is told otherwise. */
-static void fleet_tell_late(ngx_http_weir_worker_t *worker)
-{
-    int64_t now = weir__mono_us();
-    uint64_t missed = worker->unreachable - worker->late.unreachable;
-    if (missed > 0 && !worker->late.first_us)
-        worker->late.first_us = now;
-    if (missed > 0 && (now - worker->late.first_us < INT64_C(2000) * LOOK_MS ||
-                       (worker->late.told_us && now - worker->late.told_us < LATE_EVERY_US)))
-        return;
-    if (missed > 0) {
-        fleet_log_late(worker, missed, worker->lost - worker->late.lost);
-        worker->late.told_us = now;
-    }
-    fleet_forget_late(worker);
-}
-
-/* Logs that an outage begins, or that it now is all of the store; and that it is over. */
-static void fleet_tell(ngx_http_weir_worker_t *worker, enum fleet_state now, const char *why)
-{
-    const ngx_http_weir_store_t *store = worker->store;
-    if (now > worker->told)
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s%s", &store->text, why,
-                      now == FLEET_PARTLY ? "for their keys, " : "",
-                      fleet_words[store->url.fail].meanwhile);
-    if (now == FLEET_UP && worker->told)
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: decides again; meanwhile %s: %uL",
-                      &store->text, fleet_words[store->url.fail].was,
-                      (uint64_t)(worker->unreachable - worker->down_unreachable));
-    worker->told = now == FLEET_UP ? FLEET_UP : ngx_max(now, worker->told);
-}
-
-/* Logs what has changed since the last look. */
 static void fleet_look(ngx_event_t *event)
 {
     ngx_http_weir_worker_t *worker = event->data;
-    char room[WEIR__LOOK_WHY_SIZE + 64];
-    struct weir__buffer why = weir__buffer_over(room, sizeof room);
-    enum fleet_state now = fleet_judge(worker, &why);
-    if (now == FLEET_UP && worker->told == FLEET_UP)
-        fleet_tell_late(worker);
-    else
-        fleet_forget_late(worker);
-    fleet_tell(worker, now, room);
-    if (now == FLEET_UP)
-        worker->down_unreachable = worker->unreachable;
-    worker->seen_done = worker->done;
-    worker->seen_unreachable = worker->unreachable;
-    worker->seen_lost = worker->lost;
+    bool again = ngx_http_weir_fleet_tell(worker->store, worker->remote, &worker->seen);
+    for (ngx_http_weir_job_t *job = worker->owed.first; job && again; job = job->next)
+        job->due_us = 0;
     if (worker->owed_count > 0)
         fleet_pay(worker);
     if (!ngx_exiting)
-        ngx_add_timer(event, LOOK_MS);
+        ngx_add_timer(event, NGX_HTTP_WEIR_LOOK_MS);
 }
 
 void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_info_t *ret)
@@ -484,13 +387,20 @@ void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_
         ret->away = away;
         ret->reached = ret->servers - away;
         ret->up = all || ret->reached > 0;
-        ret->asked = worker->asked;
-        ret->answered = worker->done;
-        ret->unreachable = worker->unreachable;
+        ret->refusing = weir__remote_refusing(worker->remote, &error);
+        ret->asked = worker->seen.asked;
+        ret->answered = worker->seen.done;
+        ret->unreachable = worker->seen.unreachable;
         ret->queue = worker->in_progress;
         ret->owed = worker->owed_count;
     }
     ngx_cpystrn((u_char *)ret->why, (u_char *)error.message, sizeof ret->why);
+}
+
+void ngx_http_weir_fleet_missed(const ngx_http_weir_store_t *store)
+{
+    if (store->worker)
+        store->worker->seen.requests++;
 }
 
 bool ngx_http_weir_fleet_reachable(const ngx_http_weir_store_t *store)
@@ -522,7 +432,7 @@ static void fleet_start_timers(ngx_http_weir_worker_t *worker, ngx_log_t *log)
     worker->alive = (ngx_event_t){.handler = fleet_stay_alive, .data = worker, .log = log};
     worker->look =
         (ngx_event_t){.handler = fleet_look, .data = worker, .log = log, .cancelable = 1};
-    ngx_add_timer(&worker->look, LOOK_MS);
+    ngx_add_timer(&worker->look, NGX_HTTP_WEIR_LOOK_MS);
 }
 
 /* Whether there is something to give back: a slot that was acquired while the worker ended, or a
@@ -576,8 +486,10 @@ static void fleet_give_slices(ngx_http_weir_worker_t *worker)
 static void fleet_clear(ngx_http_weir_worker_t *worker)
 {
     ngx_http_weir_jobs_t all = worker->answered;
-    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->queued));)
-        ngx_http_weir_jobs_put(&all, job);
+    for (ngx_uint_t lane = 0; lane < LANES; lane++) {
+        for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->queued[lane]));)
+            ngx_http_weir_jobs_put(&all, job);
+    }
     for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->owed));)
         ngx_http_weir_jobs_put(&all, job);
     fleet_give_last(worker, &all);
@@ -631,7 +543,7 @@ static ngx_http_weir_worker_t *fleet_start_worker(ngx_http_weir_store_t *store, 
         return worker;
     }
     ngx_log_error(NGX_LOG_ALERT, log, ngx_errno, "weir: %V: no threads for its queries, %s",
-                  &store->text, fleet_words[store->url.fail].meanwhile);
+                  &store->text, ngx_http_weir_fleet_meanwhile(store));
     fleet_stop_worker(worker);
     return NULL;
 }

@@ -200,9 +200,13 @@ static ngx_int_t handler_reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_lo
 static void handler_note_shadow(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
                                 const ngx_http_weir_plan_t *plan)
 {
-    if (plan->failed || (plan->folded.allowed && plan->folded.delay_us == 0))
+    if (plan->failed || (plan->folded.allowed && plan->folded.delay_us == 0)) {
+        ngx_http_weir_count(plan, false);
         return;
+    }
     handler_note_status(ctx, NGX_HTTP_WEIR_DRY_RUN);
+    if (!ctx->would || ctx->would->folded.allowed)
+        ctx->would = plan;
     ngx_http_weir_count(plan, true);
     handler_log(ctx, conf->log_level + 1,
                 plan->folded.allowed ? "weir: dry run, would be delayed"
@@ -260,11 +264,14 @@ static ngx_int_t handler_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_lo
             rc = ngx_http_weir_decide(ctx, conf, ctx->plan);
         if (rc == NGX_AGAIN)
             rc = handler_suspend(ctx, conf->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
+        ctx->asked_us = weir__mono_us();
         if (rc == NGX_AGAIN)
             return rc;
         if (ctx->job || ctx->join)
             handler_abandon(ctx);
     }
+    if (ctx->answered)
+        ctx->waited_us += weir__mono_us() - ctx->asked_us;
     *ret = ctx->plan;
     if (*ret)
         ctx->conf = conf;
@@ -381,10 +388,13 @@ static ngx_int_t handler_step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_
     return NGX_OK;
 }
 
+/* What a limit in dry run would have rejected, those behind it would not have seen. */
 static ngx_int_t handler_step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
                                       ngx_uint_t phase)
 {
     ngx_http_weir_plan_t *plan;
+    if (ctx->would && !ctx->would->folded.allowed)
+        return NGX_OK;
     ngx_int_t rc = handler_decide_step(ctx, conf, phase, NGX_HTTP_WEIR_AT_DRY_RUN, &plan);
     if (rc != NGX_OK || !plan) /* what is invalid was logged, and rejects nothing here */
         return rc == NGX_AGAIN ? rc : NGX_OK;

@@ -33,7 +33,7 @@ static const struct info_number info_zone_numbers[] = {
     {"evicted_soonest", "nginx_weir_zone_evicted_total", ",kind=\"soonest\"", NULL, NULL,
      OF_ZONE(evicted_soonest)},
     {"refused", "nginx_weir_zone_refused_total", "", "counter",
-     "New states refused because there was no room (full=deny).", OF_ZONE(refused)},
+     "Requests refused because there was no room for their state.", OF_ZONE(refused)},
     {"repairs", "nginx_weir_zone_repairs_total", "", "counter", "Repairs after workers that died.",
      OF_ZONE(repairs)},
 };
@@ -168,13 +168,22 @@ static void info_put_slices(struct weir__json *json, const ngx_http_weir_store_t
     weir__json_close(json, '}');
 }
 
+static const char *info_state(const ngx_http_weir_fleet_info_t *info)
+{
+    if (!info->up)
+        return "down";
+    if (info->refusing > 0 && info->refusing + info->away >= info->servers)
+        return "refuses";
+    return info->refusing + info->away > 0 ? "partly" : "up";
+}
+
 static void info_put_store(struct weir__json *json, const ngx_http_weir_store_t *store)
 {
     ngx_http_weir_fleet_info_t info;
     ngx_http_weir_fleet_info(store, &info);
     weir__json_open(json, NULL, '{');
     weir__json_put_text(json, "url", (const char *)store->text.data, store->text.len);
-    weir__json_put_string(json, "state", !info.up ? "down" : info.away ? "partly" : "up");
+    weir__json_put_string(json, "state", info_state(&info));
     weir__json_put_string(json, "why", info.why);
     weir__json_put_uint(json, "servers", info.servers);
     weir__json_put_uint(json, "away", info.away);

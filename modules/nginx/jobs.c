@@ -55,13 +55,14 @@ ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum w
                                   .time_us = -1,
                                   .ret = rows - 1,
                                   .rows = rows};
-    bool decides = store->pools && weir__verb_decides(verb);
+    job->decides = weir__verb_decides(verb);
+    bool withholds = store->pools && job->decides;
     size_t row = 0;
     assert(limits <= WEIR_LIMITS_MAX);
     for (ngx_uint_t i = 0; i < n; i++) {
         weir_request *request = &job->job.requests[i];
         weir_key key = requests[i].key;
-        for (size_t j = 0; j < requests[i].limit->count && decides; j++)
+        for (size_t j = 0; j < requests[i].limit->count && withholds; j++)
             job->job.withheld[row++] =
                 ngx_http_weir_slices_withheld(store, key, &requests[i].limit->rules[j]);
         *request = requests[i];

@@ -1,8 +1,10 @@
 /*
  * weir_keys zone=NAME: one key of a zone of this nginx, to help a user that is locked out.
  *
- *     GET    /keys?key=account:ann    its states, as /v1/show of the server writes them
+ *     GET    /keys?key=account:ann    its states and the clock, as /v1/show writes them
  *     DELETE /keys?key=account:ann    forgets it, as /v1/reset: true if there was something
+ *
+ * Both say how many new keys the zone has refused, if it has.
  *
  * The key is percent-encoded, so that every key can be written, also a binary address. A page of
  * another site can make a browser send a GET or a POST, but not a DELETE.
@@ -13,7 +15,7 @@
 #include "wire/http1.h"
 #include "wire/json.h"
 
-#define KEYS_BODY_MAX (WEIR__SHOWN_MAX * 512) /* all states of a key: below 450 bytes each */
+#define KEYS_BODY_MAX (WEIR__SHOWN_MAX * 512) /* all states of a key: below 500 bytes each */
 #define KEYS_LOGGED_MAX 100                   /* bytes of a key in the log */
 
 /* Reads the key into `room`, which is as long as the arguments. NULL: done; else what is wrong. */
@@ -46,6 +48,14 @@ static void keys_put_error(struct weir__json *json, const char *why)
     weir__json_put_string(json, "detail", why);
 }
 
+/* A full zone (full=deny) refuses users that it has no key of: then no key explains it. */
+static void keys_put_refused(struct weir__json *json, const ngx_http_weir_zone_t *zone)
+{
+    weir_zone_info info;
+    if (weir_store_info(zone->store, &info) == 0 && info.refused > 0)
+        weir__json_put_uint(json, "refused", info.refused);
+}
+
 static int keys_put_states(struct weir__json *json, weir_store *zone, weir_key key)
 {
     struct weir__shown states[WEIR__SHOWN_MAX];
@@ -53,6 +63,7 @@ static int keys_put_states(struct weir__json *json, weir_store *zone, weir_key k
     int code = weir__store_show(zone, key, states, &count);
     if (code)
         return code;
+    weir__json_put_int(json, "now", weir__store_now(zone));
     weir__json_open(json, "states", '[');
     for (size_t i = 0; i < count; i++)
         weir__json_put_state(json, &states[i]);
@@ -96,6 +107,8 @@ static ngx_int_t keys_write(ngx_http_request_t *r, struct weir__buffer *to)
         code = keys_forget(r, &json, conf->keys, key);
     else
         code = keys_put_states(&json, conf->keys->store, key);
+    if (!why && !code)
+        keys_put_refused(&json, conf->keys);
     weir__json_close(&json, '}');
     weir__put(to, "\n", 1);
     if (code || to->cut) {

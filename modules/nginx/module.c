@@ -81,6 +81,7 @@ static char *module_merge_location(ngx_conf_t *cf, void *parent, void *child)
     bool inherited = conf->limits == prev->limits && conf->conns == prev->conns &&
                      conf->store == prev->store && conf->dry_run == prev->dry_run &&
                      prev->limits_of[0][0].elts;
+    ngx_http_weir_check_keys(cf, conf);
     return inherited ? NGX_CONF_OK : ngx_http_weir_check_location(cf, conf);
 }
 

@@ -77,6 +77,7 @@ typedef struct {
     ngx_uint_t status; /* 0: weir_status */
     ngx_flag_t dry_run;
     ngx_flag_t precontent;
+    ngx_flag_t key_checked; /* conf_check.c has looked whether it lacks a variable */
     ngx_http_weir_place_t place;
 } ngx_http_weir_limit_t;
 
@@ -197,6 +198,8 @@ char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* The limits of one location, merged: their number, their store, states they would share. */
 char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf);
+/* Warns of keys that lack the $ of their variable, once for each limit. */
+void ngx_http_weir_check_keys(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf);
 
 /* ---- a request ---- */
 
@@ -261,6 +264,9 @@ typedef struct {
     ngx_http_weir_job_t *job;                 /* in progress for the plan, or NULL */
     ngx_http_weir_join_t *join;               /* waits for a slice instead, or NULL */
     ngx_flag_t answered;                      /* the job's answer is in the plan */
+    ngx_flag_t missed;                        /* Redis did not decide some of it */
+    int64_t asked_us;                         /* when the plan was asked for, monotonic */
+    int64_t waited_us;                        /* for all answers so far */
     int64_t delay_us;                         /* to be waited out in this phase */
     int64_t due_us;                           /* when it is over, monotonic */
     ngx_http_weir_held_t *held;               /* list of slots */
@@ -268,8 +274,9 @@ typedef struct {
     void *rate;                               /* rate.c */
     /* what is shown */
     ngx_http_weir_status_e status;
-    ngx_http_weir_plan_t *shown[2];  /* enforced limits, by phase; a weir_conn that rejected */
-    ngx_http_weir_plan_t *shadow[2]; /* limits in dry run */
+    ngx_http_weir_plan_t *shown[2];    /* enforced limits, by phase; a weir_conn that rejected */
+    ngx_http_weir_plan_t *shadow[2];   /* limits in dry run */
+    const ngx_http_weir_plan_t *would; /* of dry run: the first that would reject, or else delay */
     ngx_flag_t rejected;
     /* zeroed when it is first used: most requests never wait */
     ngx_flag_t waits;
@@ -354,17 +361,20 @@ struct ngx_http_weir_job_s {
     ngx_http_weir_ctx_t *ctx;
     ngx_http_weir_store_t *store;
     ngx_http_weir_turn_t *turns; /* one per request */
+    ngx_uint_t lane;             /* fleet.c's */
     ngx_uint_t blocked;          /* how many of them wait; the job is not sent until none does */
     unsigned gives : 1;          /* others wait for it */
     unsigned owed : 1;           /* kept until Redis is back; not in progress */
     unsigned lost : 1;           /* not answered, before its deadline: there is no connection */
     unsigned remembers : 1;      /* a denial, as `denied` */
+    unsigned decides : 1;        /* for requests: not a renewal, a release, a settlement */
     struct weir__denied_call denied;
     int64_t by_us;    /* its deadline is no later than this; 0: the store's; monotonic */
     void *data;       /* of who made it */
     int64_t sent_us;  /* weir__boot_us before it was sent */
     int64_t until_us; /* a give: after this it has no effect any more; monotonic */
     int64_t due_us;   /* a give that is owed: when it is tried again */
+    int64_t pause_us; /* before that, when it was last owed; 0: it was not yet */
 };
 
 /* A job for these requests; NULL: no memory. */
@@ -419,6 +429,7 @@ typedef struct {
     uint64_t up;            /* 1: some server can be reached; or 0 */
     uint64_t servers, away; /* that own keys; of them: that cannot be reached now */
     uint64_t reached;       /* the others */
+    uint64_t refusing;      /* of these: that refused what they were last asked to decide */
     char why[WEIR__WHY_SIZE];
     uint64_t asked, answered, unreachable, cached_denials;
     uint64_t queue; /* in progress now */
@@ -426,8 +437,43 @@ typedef struct {
 } ngx_http_weir_fleet_info_t;
 void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_info_t *ret);
 
+/* A request is decided without Redis, which did not decide. Called once per request. */
+void ngx_http_weir_fleet_missed(const ngx_http_weir_store_t *store);
 /* Whether some server can be, as far as this worker knows. */
 bool ngx_http_weir_fleet_reachable(const ngx_http_weir_store_t *store);
+
+/* ---- fleet_tell.c: what the log says of a store ---- */
+
+#define NGX_HTTP_WEIR_LOOK_MS 1000 /* how often changes are logged, at most */
+
+/* How the queries of one worker that decide for requests ended, and what it has told of that. */
+typedef struct {
+    uint64_t asked, done, unreachable;
+    bool decides;      /* the last one was decided: neither missed nor refused */
+    uint64_t lost;     /* of the unreachable: before their deadline, without a connection */
+    uint64_t requests; /* that something else decided, since Redis did not */
+    struct {
+        uint64_t done, unreachable, lost;
+    } last;                 /* at the last look */
+    int64_t refusal_us;     /* when a refusal was last logged */
+    uint64_t down_requests; /* before it went down */
+    unsigned told;          /* how much of the store does not decide, as the log says */
+    struct {                /* answers that come too late, where Redis decides */
+        int64_t first_us, told_us;
+        uint64_t done, unreachable, lost, requests; /* what is told of begins here */
+    } late;
+    char why[WEIR__ERROR_MAX]; /* what a server said that did not decide, or empty */
+} ngx_http_weir_fleet_seen_t;
+
+/* Counts a query that was sent and has ended; logs a refusal. */
+void ngx_http_weir_fleet_note(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_seen_t *seen,
+                              const ngx_http_weir_job_t *job);
+/* Logs what has changed since the last look. Every NGX_HTTP_WEIR_LOOK_MS. True: an outage is over.
+ */
+bool ngx_http_weir_fleet_tell(const ngx_http_weir_store_t *store, weir_store *remote,
+                              ngx_http_weir_fleet_seen_t *seen);
+/* Who decides while Redis does not. */
+const char *ngx_http_weir_fleet_meanwhile(const ngx_http_weir_store_t *store);
 
 /* ---- pools.c: slices of all workers ---- */
 
@@ -582,7 +628,7 @@ bool ngx_http_weir_peer_slot_turn(ngx_http_weir_store_t *store, int64_t now_us,
 void ngx_http_weir_peer_slot_ask(ngx_http_weir_store_t *store,
                                  const ngx_http_weir_slot_turn_t *turn);
 void ngx_http_weir_slices_tick(ngx_event_t *event); /* its data: the store */
-/* Says in the log why no slices are taken, or that they are again, once for all workers. */
+/* Logs why no slices are taken, or that they can be taken again, once for all workers. */
 void ngx_http_weir_slices_tell(ngx_http_weir_store_t *store, enum weir__trouble trouble,
                                const char *said);
 /* The worker ends, its threads have ended. True: it is the last one, and what is to be given back
@@ -680,7 +726,8 @@ typedef enum {
 
 /* With a zone's declaration: the memory of its counts. */
 ngx_int_t ngx_http_weir_counts_declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zone);
-/* Counts a decided plan in its zones; `dry_run`: it would have rejected or delayed. */
+/* Counts a decided plan in its zones; `dry_run`: it would have rejected or delayed. What a dry run
+ * would let pass has passed. */
 void ngx_http_weir_count(const ngx_http_weir_plan_t *plan, bool dry_run);
 uint64_t ngx_http_weir_counted(const ngx_http_weir_zone_t *zone, ngx_http_weir_kind_e kind,
                                ngx_http_weir_outcome_e outcome);

@@ -297,15 +297,14 @@ bool ngx_http_weir_pools_leave(ngx_http_weir_pools_t *pools)
 /* ---- what weir_info shows ---- */
 
 /* Why no slices are taken. While a worker that does not run holds the lock, nobody can tell. */
-static void pools_info_trouble(ngx_http_weir_pools_t *pools, int64_t now_us,
-                               ngx_http_weir_pools_info_t *ret)
+static void pools_info_trouble(ngx_http_weir_pools_t *pools, ngx_http_weir_pools_info_t *ret)
 {
     struct weir__slot_try tried;
     if (!ngx_http_weir_pools_lock(pools))
         return;
     tried = pools->memory->slot.tried;
     ngx_http_weir_pools_unlock(pools);
-    enum weir__trouble trouble = weir__slot_trouble(&tried, now_us);
+    enum weir__trouble trouble = tried.trouble;
     if (pools->memory->told == WEIR__TROUBLE_LEAST) /* until a slice has come */
         trouble = WEIR__TROUBLE_LEAST;
     ret->troubles[trouble] = 1;
@@ -318,7 +317,7 @@ void ngx_http_weir_pools_info(const ngx_http_weir_store_t *store, ngx_http_weir_
     const ngx_http_weir_pools_memory_t *memory = store->pools->memory;
     int64_t now_us = weir__boot_us();
     ngx_memzero(ret, sizeof *ret);
-    pools_info_trouble(store->pools, now_us, ret);
+    pools_info_trouble(store->pools, ret);
     for (size_t i = 0; i < WEIR__COUNT(ret->counts); i++)
         ret->counts[i] = memory->counts[i];
     ret->slot = now_us < memory->slot.until_us;

@@ -25,8 +25,10 @@ static ngx_http_weir_job_t *keep_job(ngx_http_weir_store_t *store, enum weir__ve
                                      const weir_request *request)
 {
     ngx_http_weir_job_t *job = ngx_http_weir_job_make(store, verb, request, 1);
-    if (job)
-        job->sent_us = weir__boot_us();
+    if (!job)
+        return NULL;
+    job->sent_us = weir__boot_us();
+    job->decides = 0; /* for no request */
     return job;
 }
 
@@ -77,6 +79,13 @@ static void keep_give(ngx_http_weir_store_t *store, ngx_http_weir_job_t *job, in
 
 /* ---- the slot ---- */
 
+/* How long an answer about the slot is waited for: no longer than until it is asked for again. If
+ * the answer is lost, because another worker had the lock, little time is. */
+static int64_t slot_patience_us(const ngx_http_weir_store_t *store)
+{
+    return weir__min(store->url.deadline_us, WEIR__SLOT_RETRY_US);
+}
+
 bool ngx_http_weir_peer_slot_turn(ngx_http_weir_store_t *store, int64_t now_us,
                                   ngx_http_weir_slot_turn_t *ret)
 {
@@ -86,7 +95,7 @@ bool ngx_http_weir_peer_slot_turn(ngx_http_weir_store_t *store, int64_t now_us,
     ngx_http_weir_peer_slot_t *slot = ngx_http_weir_pools_slot(store->pools);
     if (now_us >= slot->until_us)
         slot->lease = 0; /* Redis has forgotten it, too, or will in a moment */
-    slot->asked_till_us = now_us + store->url.deadline_us + NGX_HTTP_WEIR_LATE_US;
+    slot->asked_till_us = now_us + slot_patience_us(store) + NGX_HTTP_WEIR_LATE_US;
     *ret = (ngx_http_weir_slot_turn_t){slot->lease ? WEIR__VERB_RENEW : WEIR__VERB_ACQUIRE,
                                        slot->lease};
     return true;
@@ -106,7 +115,7 @@ void ngx_http_weir_slices_tell(ngx_http_weir_store_t *store, enum weir__trouble 
                       "may allow",
                       &store->text, text);
     } else {
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: slices are taken again",
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: slices can be taken again",
                       &store->text);
     }
 }
@@ -120,7 +129,7 @@ static bool slot_note(const ngx_http_weir_job_t *job, bool held, uint64_t lease)
     int64_t now_us = weir__boot_us();
     ngx_http_weir_peer_slot_t *slot = ngx_http_weir_pools_slot(pools);
     if (job->job.verb == WEIR__VERB_ACQUIRE)
-        weir__slot_tried(&slot->tried, &job->job, job->store->url.deadline_us);
+        weir__slot_tried(&slot->tried, &job->job);
     if (job->job.verb == WEIR__VERB_ACQUIRE || slot->lease == lease) {
         slot->lease = held ? lease : 0;
         slot->until_us = held ? job->sent_us + WEIR__SLOT_LIFE_US : 0;
@@ -135,8 +144,9 @@ static bool slot_note(const ngx_http_weir_job_t *job, bool held, uint64_t lease)
 static void slot_acquired(ngx_http_weir_job_t *job)
 {
     struct weir__slot_try tried;
-    bool held = weir__slot_tried(&tried, &job->job, 0);
-    if (!held && ngx_http_weir_fleet_reachable(job->store))
+    bool held = weir__slot_tried(&tried, &job->job);
+    bool older = job->store->pools->memory->told == WEIR__TROUBLE_LEAST; /* until a slice comes */
+    if (held ? !older : ngx_http_weir_fleet_reachable(job->store))
         ngx_http_weir_slices_tell(job->store, tried.trouble, tried.said);
     if (slot_note(job, held, job->job.ret->lease) && held)
         ngx_http_weir_job_end(job);
@@ -161,6 +171,7 @@ void ngx_http_weir_peer_slot_ask(ngx_http_weir_store_t *store,
     if (!job)
         return;
     job->job.lease = turn->lease;
+    job->by_us = weir__mono_us() + slot_patience_us(store);
     job->done = request.acquire ? slot_acquired : slot_renewed;
     if (ngx_http_weir_job_send(job) != NGX_OK)
         ngx_http_weir_job_free(job);
@@ -246,7 +257,8 @@ static void keep_sweep(ngx_http_weir_store_t *store, bool all, ngx_http_weir_job
     }
 }
 
-/* Every worker sees that it is counted, one of them sweeps, and one sees to the slot. */
+/* Every worker sees that it is counted, one of them sweeps, and one sees to the slot. If there is
+ * trouble with it, one tries again, so that it becomes known when that is over. */
 void ngx_http_weir_slices_tick(ngx_event_t *event)
 {
     ngx_http_weir_store_t *store = event->data;
@@ -260,7 +272,8 @@ void ngx_http_weir_slices_tick(ngx_event_t *event)
         sweeps = now_us >= memory->sweep_us;
         if (sweeps)
             memory->sweep_us = now_us + each_us;
-        slot = memory->slot.lease && ngx_http_weir_peer_slot_turn(store, now_us, &turn);
+        slot = (memory->slot.lease || memory->slot.tried.trouble) &&
+               ngx_http_weir_peer_slot_turn(store, now_us, &turn);
         ngx_http_weir_pools_unlock(store->pools);
     }
     if (slot)

@@ -26,11 +26,11 @@ static int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, 
     weir_decision rows[WEIR_LIMITS_MAX], folded;
     char receipt[WEIR_RECEIPT_SIZE];
     size_t limits = 0;
-    uint64_t lease = 0;
-    if (request->command.acquires && weir__lease_id(&lease))
-        return reply_error(ctx, "ERR no randomness for a lease");
-    if (request->command.acquires && test_lease)
+    uint64_t lease = request->command.lease;
+    if (request->command.acquires && !lease)
         lease = test_lease;
+    if (request->command.acquires && !lease && weir__lease_id(&lease))
+        return reply_error(ctx, "ERR no randomness for a lease");
     if (!decide(ctx, request, take, lease, rows, &folded))
         return RM_OK;
     for (size_t i = 0; i < request->command.count; i++)
@@ -105,7 +105,7 @@ int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     return RM_OK;
 }
 
-/* WEIR.ACQUIRE key limits [COST n] [LEAST n] [WAIT us|any] [DETAIL] */
+/* WEIR.ACQUIRE key limits [COST n] [LEAST n] [WAIT us|any] [LEASE id] [DETAIL] */
 int acquire_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     struct request request;

@@ -84,15 +84,20 @@ static const struct rm_argument waits[] = {NUMBER("microseconds"),
 #define DETAIL                                                                                     \
     ARGUMENT("detail", TOKEN, .token = "DETAIL", .summary = "Reply a row for each limit, too",     \
              .flags = RM_ARG_OPTIONAL)
+#define LEASE                                                                                      \
+    ARGUMENT("lease", INTEGER, .token = "LEASE", .summary = "The id that the lease shall have",    \
+             .flags = RM_ARG_OPTIONAL)
 #define COST ARGUMENT("cost", INTEGER, .token = "COST", .flags = RM_ARG_OPTIONAL)
 #define ASKS ARGUMENT("ask", BLOCK, .flags = RM_ARG_MULTIPLE, .parts = ask_arguments)
 #define QUANTITY ARGUMENT("quantity", INTEGER, .flags = RM_ARG_OPTIONAL)
 
 static const struct rm_argument take_arguments[] = {KEY,  TEXT("limits"), COST, LEAST(0),
                                                     WAIT, DETAIL,         END};
+static const struct rm_argument acquire_arguments[] = {KEY,  TEXT("limits"), COST,   LEAST(0),
+                                                       WAIT, LEASE,          DETAIL, END};
 static const struct rm_argument ask_arguments[] = {KEY, TEXT("limits"), NUMBER("cost"), END};
 static const struct rm_argument take_all_arguments[] = {
-    NUMBER("numkeys"), ASKS, LEAST(RM_ARG_MULTIPLE), WAIT, ACQUIRE, DETAIL, END};
+    NUMBER("numkeys"), ASKS, LEAST(RM_ARG_MULTIPLE), WAIT, ACQUIRE, LEASE, DETAIL, END};
 static const struct rm_argument settle_arguments[] = {KEY, TEXT("limits"), TEXT("receipt"),
                                                       NUMBER("actual"), END};
 static const struct rm_argument key_arguments[] = {KEY, END};
@@ -163,7 +168,7 @@ static bool module_add_all(RedisModuleCtx *ctx)
         {WEIR__VERB_RESET, reset_command, "fast", 1, 2, "Forgets a key, all its limits",
          ONE_KEY(REMOVES), key_arguments},
         {WEIR__VERB_ACQUIRE, acquire_command, "fast deny-oom", 1, -3,
-         "Takes, and holds a lease of a concurrent limit", ONE_KEY(WRITES), take_arguments},
+         "Takes, and holds a lease of a concurrent limit", ONE_KEY(WRITES), acquire_arguments},
         {WEIR__VERB_RENEW, renew_command, "fast deny-oom", 1, 4, "Starts a lease's time again",
          ONE_KEY(WRITES), lease_arguments},
         {WEIR__VERB_RELEASE, release_command, "fast", 1, 4, "Gives a lease's slots back",

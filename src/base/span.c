@@ -151,7 +151,15 @@ static int nearest_strokes(const char *a, size_t a_len, const char *b, size_t b_
     return rows[a_len % 3][b_len];
 }
 
-const char *weir__nearest(const char *word, size_t len, const char *const *names)
+/* One stroke, two in long words; others begin with another letter (cost and host), or are short (id
+ * and ip). */
+static bool nearest_is_slip(const char *word, size_t len, const char *name, int apart)
+{
+    return len >= 3 && word[0] == name[0] && apart <= (len < 6 || strlen(name) < 6 ? 1 : 2);
+}
+
+/* `slip`: only names that the word is a slip of, not those that it begins. */
+static const char *nearest_among(const char *word, size_t len, const char *const *names, bool slip)
 {
     const char *best = NULL;
     int nearer_than = len <= 4 ? 2 : len <= 5 ? 3 : 4;
@@ -159,12 +167,22 @@ const char *weir__nearest(const char *word, size_t len, const char *const *names
         size_t name_len = strlen(*names);
         if (name_len > NEAREST_WORD_MAX)
             continue;
-        bool begins = len >= 2 && len < name_len && !memcmp(word, *names, len);
+        bool begins = !slip && len >= 2 && len < name_len && !memcmp(word, *names, len);
         int apart = begins ? 1 : nearest_strokes(word, len, *names, name_len);
-        if (apart < nearer_than) {
+        if (apart < nearer_than && (!slip || nearest_is_slip(word, len, *names, apart))) {
             best = *names;
             nearer_than = apart;
         }
     }
     return best;
+}
+
+const char *weir__nearest(const char *word, size_t len, const char *const *names)
+{
+    return nearest_among(word, len, names, false);
+}
+
+const char *weir__misspelt(const char *word, size_t len, const char *const *names)
+{
+    return nearest_among(word, len, names, true);
 }

@@ -65,5 +65,7 @@ bool weir__utf8_valid(const char *text, size_t len);
 
 /* The name nearest to a mistyped word among a NULL-terminated list, or NULL if none is near. */
 const char *weir__nearest(const char *word, size_t len, const char *const *names);
+/* The same for a word that may be right, too: only a name that it is most likely a slip of. */
+const char *weir__misspelt(const char *word, size_t len, const char *const *names);
 
 #endif

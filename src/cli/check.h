@@ -12,6 +12,8 @@ void cli_print_policies(const char *path, const struct weir__policies *set,
                         const struct weir__slicing *slicing);
 void cli_print_policies_json(const char *path, const struct weir__policies *set,
                              const struct weir__slicing *slicing);
+/* Whether there is a warning, or a note about an override or an attribute that looks misspelt. */
+bool cli_policies_doubtful(const struct weir__policies *set);
 void cli_print_envoy(const char *path, const struct weir__envoy *envoy,
                      const struct weir__slicing *slicing);
 void cli_print_envoy_json(const char *path, const struct weir__envoy *envoy,

@@ -149,26 +149,30 @@ static void check_print_policy(const struct weir__policies *set, size_t i,
         check_print_row("cross slot", "give-back");
 }
 
+bool cli_policies_doubtful(const struct weir__policies *set)
+{
+    char text[WEIR__NOTE_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    struct weir__note_at at = {0};
+    return set->warnings || weir__policies_note(set, &at, &buffer);
+}
+
 /* The names of attributes that callers send, those that are needed or the others: "a", "b". */
 static size_t check_put_names(struct weir__buffer *out, const struct weir__attributes *attributes,
                               bool needed, const char *before)
 {
-    static const char *const known[] = {"ip", "method", "path", "host", "user", NULL};
     size_t count = 0;
     for (size_t i = 0; i < attributes->count; i++) {
         const struct weir__attribute *attribute = &attributes->items[i];
         if (weir__attribute_known(attribute) || attribute->needed != needed)
             continue;
-        const char *nearest = weir__nearest(attribute->name, attribute->name_len, known);
-        weir__put_format(out, "%s\"%s\"%s%s%s", count++ ? ", " : before, attribute->name,
-                         nearest ? " (did you mean " : "", nearest ? nearest : "",
-                         nearest ? "?)" : "");
+        weir__put_format(out, "%s\"%s\"", count++ ? ", " : before, attribute->name);
     }
     return count;
 }
 
-/* A misspelt attribute is always missing and so limits nothing: point it out. */
-static void check_print_notes(const struct weir__policies *set)
+/* What the server cannot know. */
+static void check_print_callers(const struct weir__policies *set)
 {
     char text[4096];
     struct weir__buffer names = weir__buffer_over(text, sizeof text);
@@ -185,9 +189,9 @@ static void check_print_notes(const struct weir__policies *set)
     cli_print_wrapped(text, 0);
 }
 
-static void check_print_fresh(const struct weir__policies *set)
+static void check_print_notes(const struct weir__policies *set)
 {
-    char text[512];
+    char text[WEIR__NOTE_MAX];
     struct weir__note_at at = {0};
     for (;;) {
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
@@ -227,8 +231,8 @@ void cli_print_policies(const char *path, const struct weir__policies *set,
     for (size_t i = 0; i < set->count; i++)
         check_print_policy(set, i, slicing);
     check_print_warnings(set);
+    check_print_callers(set);
     check_print_notes(set);
-    check_print_fresh(set);
     check_print_untrusting(set);
     cli_check_slices_note(slicing, set);
 }
@@ -390,6 +394,17 @@ static void check_json_put_attributes(struct weir__json *json, const struct weir
     weir__json_close(json, ']');
 }
 
+static void check_json_put_notes(struct weir__json *json, const struct weir__policies *set)
+{
+    char text[WEIR__NOTE_MAX];
+    struct weir__note_at at = {0};
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__json_open(json, "notes", '[');
+    for (; weir__policies_note(set, &at, &buffer); buffer = weir__buffer_over(text, sizeof text))
+        weir__json_put_string(json, NULL, text);
+    weir__json_close(json, ']');
+}
+
 void cli_print_policies_json(const char *path, const struct weir__policies *set,
                              const struct weir__slicing *slicing)
 {
@@ -406,6 +421,7 @@ void cli_print_policies_json(const char *path, const struct weir__policies *set,
     for (const struct weir__warning *it = set->warnings; it; it = it->next)
         weir__json_put_string(&json, NULL, it->text);
     weir__json_close(&json, ']');
+    check_json_put_notes(&json, set);
     cli_json_end(&json, '}');
 }
 

@@ -52,4 +52,11 @@ void cli_check_slices_note(const struct weir__slicing *slicing, const struct wei
     if (slicing && matching > 1)
         printf("\nnote: a request that several policies apply to takes several limits, and is\n"
                "always asked of Redis. --request says what one takes.\n");
+    const char *why = slicing ? weir__slicing_note(slicing) : NULL;
+    char text[256];
+    if (!why)
+        return;
+    snprintf(text, sizeof text, "note: %s", why);
+    putchar('\n');
+    cli_print_wrapped(text, 0);
 }

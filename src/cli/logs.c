@@ -34,12 +34,48 @@ static int logs_read_memory(const struct cli_call *call, struct cli_logs *logs)
     return CLI_OK;
 }
 
+/* Which file a path leads to. False: it is not a file, or somebody else says what is wrong. */
+static bool logs_find_file(const char *path, struct stat *ret)
+{
+    int failed = strcmp(path, "-") ? stat(path, ret) : fstat(STDIN_FILENO, ret);
+    return !failed && S_ISREG(ret->st_mode);
+}
+
+/* A file that is named twice, also by another path, would count twice. */
+static int logs_check_twice(const struct cli_call *call, const struct cli_logs *logs)
+{
+    struct stat *files = calloc(logs->path_count + 1, sizeof *files);
+    int code = files ? CLI_OK : cli_fail(call, CLI_FAILED, "out of memory");
+    for (size_t i = 0; i < logs->path_count && code == CLI_OK; i++) {
+        if (!logs_find_file(logs->paths[i], &files[i]))
+            files[i].st_nlink = 0;
+        size_t j = 0;
+        while (j < i && !(files[i].st_nlink > 0 && files[j].st_nlink > 0 &&
+                          files[j].st_ino == files[i].st_ino && files[j].st_dev == files[i].st_dev))
+            j++;
+        if (j == i)
+            continue;
+        if (!strcmp(logs->paths[i], logs->paths[j]))
+            code = cli_fail(call, CLI_USAGE, "%s is given twice: its lines would count twice",
+                            cli_logs_name(logs->paths[i]).text);
+        else
+            code = cli_fail(call, CLI_USAGE,
+                            "%s is given twice, also as %s: its lines would count twice",
+                            cli_logs_name(logs->paths[j]).text, cli_logs_name(logs->paths[i]).text);
+    }
+    free(files);
+    return code;
+}
+
 int cli_logs_read(const struct cli_call *call, struct cli_logs *logs)
 {
     struct desk_options *options = &logs->options;
     logs->path_count = 0;
     while (logs->paths[logs->path_count])
         logs->path_count++;
+    int code = logs_check_twice(call, logs);
+    if (code)
+        return code;
     options->paths = logs->paths;
     options->path_count = logs->path_count;
     options->where = logs->where.texts;
@@ -61,8 +97,7 @@ int cli_logs_check_report(const struct cli_call *call, const struct cli_logs *lo
         return CLI_OK;
     for (size_t i = 0; i == 0 || i < logs->path_count; i++) {
         const char *it = i < logs->path_count ? logs->paths[i] : "-";
-        int failed = strcmp(it, "-") ? stat(it, &log) : fstat(STDIN_FILENO, &log);
-        if (!failed && log.st_dev == page.st_dev && log.st_ino == page.st_ino)
+        if (logs_find_file(it, &log) && log.st_dev == page.st_dev && log.st_ino == page.st_ino)
             return cli_fail(call, CLI_USAGE,
                             "invalid --report \"%s\": that is the log; name another file",
                             cli_show_text(path).text);

@@ -66,6 +66,10 @@ void replay_policies_close(struct replay *replay);
 /* Names the limits that no request was decided by, on standard error: what does nothing must not
  * look harmless. */
 void replay_policies_tell_idle(const struct replay *replay);
+/* Likewise attributes that no line has: perhaps they are misspelt. */
+void replay_policies_tell_unseen(const struct replay *replay);
+/* Both as members of JSON. */
+void replay_policies_put_idle(struct weir__json *json, const struct replay *replay);
 int replay_policies_take(struct replay *replay, const struct desk_arrival *arrival,
                          weir_decision *ret, weir_error *err);
 

@@ -11,7 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRIES_NAMED (DESK_PARTS_MAX - 2) /* limits that are told apart; then others, deny lists */
+/* What denies without a limit. */
+enum unlimited { DENY_LISTS, MISSING_DENY, REFUSED, UNLIMITED_COUNT };
+static const char *const unlimited_names[UNLIMITED_COUNT] = {
+    [DENY_LISTS] = "deny lists", [MISSING_DENY] = "missing: deny", [REFUSED] = "refused with 400"};
+
+/* Limits that are told apart; then all others, and what denies without a limit. */
+#define ENTRIES_NAMED (DESK_PARTS_MAX - 1 - UNLIMITED_COUNT)
 #define FILE_MAX (INT64_C(64) << 20)
 
 struct replay_policies {
@@ -19,7 +25,8 @@ struct replay_policies {
     const char *carried[WEIR__ATTRIBUTES_MAX];
     size_t carried_count;
     char *parts[DESK_PARTS_MAX];
-    size_t part_count;                  /* the last stands for deny lists */
+    size_t part_count;                  /* limits, then what denies without one */
+    size_t limit_parts;                 /* those of limits */
     int64_t applied[DESK_PARTS_MAX];    /* requests that each limit decided */
     const struct desk_arrival *arrival; /* the one that is planned */
     struct weir__plan plan;
@@ -76,7 +83,9 @@ static void policies_name_parts(struct replay_policies *policies)
     }
     if (set->entry_count > named)
         policies_name_part(policies, named++, "other limits", NULL);
-    policies_name_part(policies, named, "deny lists", NULL);
+    policies->limit_parts = named;
+    for (size_t i = 0; i < UNLIMITED_COUNT; i++)
+        policies_name_part(policies, named + i, unlimited_names[i], NULL);
 }
 
 /* The attributes by their names, each once. */
@@ -153,6 +162,14 @@ static enum weir__found policies_find(const void *context, const char *name, siz
     return WEIR__ABSENT;
 }
 
+/* Denied by no limit. */
+static void policies_deny(const struct replay_policies *policies, enum unlimited by,
+                          weir_decision *ret)
+{
+    ret->allowed = false;
+    ret->binding = (uint8_t)(policies->limit_parts + by);
+}
+
 /* Which part denied: the first limit that did. */
 static uint8_t policies_part(const struct replay_policies *policies)
 {
@@ -161,7 +178,8 @@ static uint8_t policies_part(const struct replay_policies *policies)
         if (!plan->enforced[i].decision.allowed)
             return (uint8_t)weir__min(plan->enforced[i].entry->index, ENTRIES_NAMED);
     }
-    return (uint8_t)(policies->part_count - 1);
+    assert(!"a denial of limits has one that denied");
+    return 0;
 }
 
 static void policies_count(struct replay_policies *policies)
@@ -176,7 +194,7 @@ static void policies_count(struct replay_policies *policies)
 void replay_policies_tell_idle(const struct replay *replay)
 {
     const struct replay_policies *policies = replay->policies;
-    for (size_t i = 0; policies && i + 1 < policies->part_count; i++) {
+    for (size_t i = 0; policies && i < policies->limit_parts; i++) {
         if (policies->applied[i] == 0)
             cli_fail(replay->call, CLI_OK,
                      "%s applied to no request: no line matches its policy, or the log has no "
@@ -185,19 +203,62 @@ void replay_policies_tell_idle(const struct replay *replay)
     }
 }
 
+/* What the file perhaps means by a name that no line has; NULL: what it says. */
+static const char *policies_meant(const struct replay_policies *policies, const char *name)
+{
+    const struct weir__attributes *attributes = &policies->set->attributes;
+    const char *meant = NULL;
+    for (size_t i = 0; i < attributes->count && !meant; i++) {
+        if (!strcmp(attributes->items[i].name, name))
+            meant = weir__attribute_meant(attributes, i);
+    }
+    return meant;
+}
+
+void replay_policies_tell_unseen(const struct replay *replay)
+{
+    const struct replay_policies *policies = replay->policies;
+    for (size_t i = 0; policies && i < policies->carried_count; i++) {
+        const char *name = policies->carried[i], *meant = policies_meant(policies, name);
+        if (!(replay->facts.unseen_carried >> i & 1))
+            continue;
+        cli_fail(replay->call, CLI_OK, "no line has a field %s%s%s%s", cli_show_text(name).text,
+                 meant ? " (did you mean " : "", meant ? cli_show_text(meant).text : "",
+                 meant ? "?)" : "");
+    }
+}
+
+void replay_policies_put_idle(struct weir__json *json, const struct replay *replay)
+{
+    const struct replay_policies *policies = replay->policies;
+    if (!policies)
+        return;
+    weir__json_open(json, "unapplied", '[');
+    for (size_t i = 0; i < policies->limit_parts; i++) {
+        if (policies->applied[i] == 0)
+            weir__json_put_string(json, NULL, policies->parts[i]);
+    }
+    weir__json_close(json, ']');
+    weir__json_open(json, "unseen", '[');
+    for (size_t i = 0; i < policies->carried_count; i++) {
+        if (replay->facts.unseen_carried >> i & 1)
+            weir__json_put_string(json, NULL, policies->carried[i]);
+    }
+    weir__json_close(json, ']');
+}
+
 int replay_policies_take(struct replay *replay, const struct desk_arrival *arrival,
                          weir_decision *ret, weir_error *err)
 {
     struct replay_policies *policies = replay->policies;
     struct weir__plan *plan = &policies->plan;
     struct weir__subject subject = {policies_find, policies};
-    const uint8_t listed = (uint8_t)(policies->part_count - 1);
     int64_t cost = replay->logs.options.cost ? arrival->cost : -1;
     policies->arrival = arrival;
     *ret = (weir_decision){.allowed = true, .time_us = arrival->time_us};
     int code = weir__policies_plan(policies->set, NULL, &subject, NULL, cost, plan, err);
     if (code == WEIR_EINVAL) { /* a value that no server would take in */
-        *ret = (weir_decision){.binding = listed, .time_us = arrival->time_us};
+        policies_deny(policies, REFUSED, ret);
         return 0;
     }
     if (code)
@@ -207,8 +268,7 @@ int replay_policies_take(struct replay *replay, const struct desk_arrival *arriv
     case WEIR__VERDICT_ALLOW:
         return 0;
     case WEIR__VERDICT_DENY:
-        ret->allowed = false;
-        ret->binding = listed;
+        policies_deny(policies, plan->listed ? DENY_LISTS : MISSING_DENY, ret);
         return 0;
     case WEIR__VERDICT_LIMITS:
         break;

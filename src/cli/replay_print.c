@@ -118,6 +118,23 @@ static void print_most_denied(const struct desk_engine *engine, size_t candidate
     print_rest(engine->tallies[candidate].keys_denied, n);
 }
 
+/* Whom delays hurt: their requests are allowed, so they are in no list of denials. */
+static void print_most_delayed(const struct desk_engine *engine, size_t candidate, size_t most)
+{
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_most_delayed(engine, candidate, top, most);
+    struct cli_style style = cli_style_of(stdout);
+    if (n == 0)
+        return;
+    printf("\n%sMost delayed%s\n", style.bold, style.off);
+    for (size_t i = 0; i < n; i++) {
+        printf("  %10" PRIu32 " of %-10" PRId64 " ",
+               desk_key_mark(engine, top[i], candidate)->delayed, top[i]->requests);
+        print_key(engine, top[i]);
+    }
+    print_rest(engine->tallies[candidate].keys_delayed, n);
+}
+
 /* How many columns a candidate has in the table of keys. */
 static int print_key_column(const struct desk_shown *shown)
 {
@@ -164,8 +181,8 @@ static void print_heaviest(const struct desk_report *report)
     }
     print_rest(desk_engine_distinct(engine, &about), n);
     if (columns < candidates)
-        printf("  %s%10s and %zu more limits: see --report or --json%s\n", style.dim, "",
-               candidates - columns, style.off);
+        printf("  %s%10s and %zu more limit%s: see --report or --json%s\n", style.dim, "",
+               candidates - columns, candidates - columns == 1 ? "" : "s", style.off);
 }
 
 /* ---- one candidate ---- */
@@ -286,6 +303,7 @@ static void print_each(const struct desk_report *report)
         print_chart(report->engine, i);
         print_legend();
         print_most_denied(report->engine, i, FEW);
+        print_most_delayed(report->engine, i, FEW);
     }
     if (report->engine->count > CHARTS_MOST)
         printf("\n%zu candidates more: see --json or --report\n",
@@ -333,6 +351,7 @@ void replay_print(const struct replay *replay, const struct desk_report *report)
             print_legend();
         }
         print_most_denied(engine, 0, DESK_TOP);
+        print_most_delayed(engine, 0, DESK_TOP);
     }
     if (!replay->is_trace && engine->requests > 0)
         print_heaviest(report);

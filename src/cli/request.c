@@ -10,7 +10,7 @@
 /* Whether a policy says the limits, and an option the key. */
 static bool request_names_policy(const struct cli_call *call)
 {
-    for (int i = 0; i < call->argc && call->command->takes & CLI_TAKES_AMOUNT; i++) {
+    for (int i = 0; i < call->argc && call->command->takes & CLI_TAKES_POLICY; i++) {
         if (!strcmp(call->argv[i], "--"))
             return false;
         if (!strcmp(call->argv[i], "--policy") || !strncmp(call->argv[i], "--policy=", 9))
@@ -32,9 +32,11 @@ static int request_parse(const struct cli_call *call, struct cli_request *reques
         {CLI_TAKES_WAIT, {"wait", CLI_WAIT, &request->wait_us, 0}},
         {CLI_TAKES_MAX, {"max", CLI_WAIT, &request->wait_us, 0}},
         {CLI_TAKES_DETAIL, {"detail", CLI_FLAG, &request->detail, 0}},
-        {CLI_TAKES_AMOUNT, {"policy", CLI_TEXT, &request->policy, 0}},
-        {CLI_TAKES_AMOUNT, {"key", CLI_TEXT, &request->policy_key, 0}},
-        {CLI_TAKES_AMOUNT, {"request", CLI_TEXT, &request->attributes, 0}},
+        {CLI_TAKES_POLICY, {"policy", CLI_TEXT, &request->policy, 0}},
+        {CLI_TAKES_POLICY, {"key", CLI_TEXT, &request->policy_key, 0}},
+        {CLI_TAKES_POLICY, {"request", CLI_TEXT, &request->attributes, 0}},
+        {CLI_TAKES_RECEIPT, {"cost", CLI_COST, &request->taken, 0}},
+        {CLI_TAKES_RECEIPT, {"least", CLI_COUNT, &request->least, WEIR_COST_MAX}},
         {CLI_TAKES_AMOUNT, {"limit", CLI_TEXT, &request->policy_limit, 0}},
         {CLI_TAKES_AMOUNT, {"id", CLI_TEXT, &request->id, 0}},
         {0, {"json", CLI_FLAG, &request->json, 0}},
@@ -69,15 +71,17 @@ static int request_parse(const struct cli_call *call, struct cli_request *reques
 }
 
 /* An id has its bounds. A policy needs a server and a key, and the options of policies need one. */
-static int request_check_refund(const struct cli_call *call, struct cli_request *request)
+static int request_check_policy(const struct cli_call *call, struct cli_request *request)
 {
     if (request->id && (!*request->id || strlen(request->id) > WEIR__REFUND_ID_MAX))
         return cli_fail(call, CLI_USAGE,
                         "invalid --id \"%s\": expected 1 to %d bytes, like refund-2041",
                         cli_show_text(request->id).text, WEIR__REFUND_ID_MAX);
-    if (!request->policy && (request->policy_key || request->policy_limit || request->attributes))
-        return cli_fail(call, CLI_USAGE,
-                        "--key, --request and --limit need --policy NAME and --server URL");
+    bool settles = call->command->takes & CLI_TAKES_RECEIPT;
+    if (!request->policy && (request->policy_key || request->policy_limit || request->attributes ||
+                             (settles && (request->taken >= 0 || request->least > 0))))
+        return cli_fail(call, CLI_USAGE, "--key, --request%s need --policy NAME and --server URL",
+                        settles ? ", --cost and --least" : " and --limit");
     if (!request->policy && !request->key_text) /* "--policy" was the value of an option */
         return cli_fail(call, CLI_USAGE, "KEY is missing; see `weir %s --help`",
                         call->command->name);
@@ -95,10 +99,10 @@ static int request_check_refund(const struct cli_call *call, struct cli_request 
 
 int cli_request_run(const struct cli_call *call)
 {
-    struct cli_request request = {.cost = 1, .wait_us = WEIR_WAIT_DEFAULT};
+    struct cli_request request = {.cost = 1, .taken = -1, .wait_us = WEIR_WAIT_DEFAULT};
     int code = request_parse(call, &request);
     if (code == CLI_OK)
-        code = request_check_refund(call, &request);
+        code = request_check_policy(call, &request);
     if (code == CLI_OK && request.actual_text)
         code = cli_read_cost(call, "actual cost", request.actual_text, &request.actual);
     if (code == CLI_OK && request.amount_text)
@@ -199,6 +203,27 @@ static void decision_print_rows(const struct cli_request *request, const weir_de
     }
 }
 
+/* Why the fallback decided, as far as it is known here: a server does not tell why its did. */
+static void decision_print_degraded(const struct cli_request *request,
+                                    const struct cli_style *style)
+{
+    weir_error why;
+    bool said = !cli_is_server(request->store) && weir__store_why(request->store, &why);
+    printf("%sdegraded%s: the store ", style->bad, style->off);
+    if (said && why.code != WEIR_EUNREACHABLE) {
+        fputs("refused (", stdout);
+        cli_print_masked(why.message, strlen(why.message));
+        putchar(')');
+    } else if (said) {
+        fputs("is unreachable", stdout);
+    } else {
+        fputs(cli_is_server(request->store) ? "of the server did not decide"
+                                            : "did not answer in time",
+              stdout);
+    }
+    puts(", the local fallback decided");
+}
+
 static void decision_print(const struct cli_request *request, const struct cli_decided *decided)
 {
     struct cli_style style = cli_style_of(stdout);
@@ -212,8 +237,7 @@ static void decision_print(const struct cli_request *request, const struct cli_d
                "size\n",
                style.bad, style.off);
     if (d->degraded)
-        printf("%sdegraded%s: the store is unreachable, the local fallback decided\n", style.bad,
-               style.off);
+        decision_print_degraded(request, &style);
     if (d->local)
         printf("%slocal%s: decided from a slice, Redis was not asked\n", style.dim, style.off);
     if (decided->detail)

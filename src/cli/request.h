@@ -17,7 +17,8 @@ enum cli_takes {
     CLI_TAKES_WAIT = 1 << 5,  /* and --least */
     CLI_TAKES_MAX = 1 << 6,   /* the same, called --max */
     CLI_TAKES_DETAIL = 1 << 7,
-    CLI_TAKES_AMOUNT = 1 << 8, /* AMOUNT, --id; --policy and its options instead of KEY, LIMITS */
+    CLI_TAKES_AMOUNT = 1 << 8, /* AMOUNT, --id */
+    CLI_TAKES_POLICY = 1 << 9, /* --policy and its options instead of KEY, LIMITS */
 };
 
 struct cli_request {
@@ -25,6 +26,7 @@ struct cli_request {
     const char *policy, *policy_key, *policy_limit, *attributes, *id; /* NULL: not given */
     struct cli_server server;
     int64_t cost;    /* 1, if it is not given */
+    int64_t taken;   /* the cost of a take that is settled; -1: the policy's own */
     int64_t least;   /* 0: all of the cost */
     int64_t wait_us; /* WEIR_WAIT_DEFAULT, if it is not given */
     bool detail, json;

@@ -311,6 +311,8 @@ static bool server_read_shown(const struct server_store *server,
     weir__shown_of(kind, numbers, ret);
     if (!server_read_integer(server, object, "remaining", &ret->remaining))
         ret->remaining = -1;
+    if (!server_read_time(server, object, "retry_after", &ret->retry_after_us))
+        ret->retry_after_us = -1; /* an older one */
     struct weir__rule rules[WEIR_LIMITS_MAX];
     size_t count;
     if (!limit)
@@ -346,21 +348,6 @@ static int server_show(weir_store *store, weir_key key, int64_t now, struct weir
     return 0;
 }
 
-int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,
-                      int64_t actual, weir_error *err)
-{
-    struct server_store *server = server_of(store);
-    struct weir__json *json = server_begin(server, &key, weir_limit_text(limit));
-    weir__json_put_string(json, "receipt", receipt);
-    weir__json_put_int(json, "actual", actual);
-    int code = server_post_and_read(server, "/v1/settle");
-    bool before = false;
-    if (code == 0 && server_read_bool(server, server->nodes, "before", &before) && before)
-        return WEIR_ESETTLED;
-    *err = server->why;
-    return code;
-}
-
 /* "path=/login&user=ann" as an object. False: the text is wrong, or there is no memory. */
 static bool server_put_attributes(struct weir__json *json, const char *text)
 {
@@ -394,6 +381,41 @@ static int server_fail_attributes(struct server_store *server, const char *text)
                       cli_show_text(text).text);
 }
 
+/* Begins the body of a settle or refund. NULL: the attributes are wrong. */
+static struct weir__json *server_begin_charge(struct server_store *server,
+                                              const struct cli_server_charge *charge)
+{
+    struct weir__json *json = server_begin(server, charge->key, charge->limit);
+    if (charge->policy)
+        weir__json_put_string(json, "policy", charge->policy);
+    if (charge->attributes && !server_put_attributes(json, charge->attributes)) {
+        server_fail_attributes(server, charge->attributes);
+        return NULL;
+    }
+    return json;
+}
+
+int cli_server_settle(weir_store *store, const struct cli_server_settle *settle, weir_error *err)
+{
+    struct server_store *server = server_of(store);
+    struct weir__json *json = server_begin_charge(server, &settle->charge);
+    bool before = false;
+    int code = json ? 0 : WEIR_EINVAL;
+    if (json) {
+        if (settle->cost >= 0)
+            weir__json_put_int(json, "cost", settle->cost);
+        if (settle->least > 0)
+            weir__json_put_int(json, "least", settle->least);
+        weir__json_put_string(json, "receipt", settle->receipt);
+        weir__json_put_int(json, "actual", settle->actual);
+        code = server_post_and_read(server, "/v1/settle");
+    }
+    if (code == 0 && server_read_bool(server, server->nodes, "before", &before) && before)
+        return WEIR_ESETTLED;
+    *err = server->why;
+    return code;
+}
+
 /* What a row says was used, and which other limit it was last charged under, if any. */
 static void server_read_used(const struct server_store *server, const struct weir__json_node *row,
                              struct cli_refunded *ret)
@@ -413,11 +435,9 @@ int cli_server_refund(weir_store *store, const struct cli_server_refund *refund,
                       struct cli_refunded ret[WEIR_LIMITS_MAX], size_t *ret_count)
 {
     struct server_store *server = server_of(store);
-    struct weir__json *json = server_begin(server, refund->key, refund->limit);
-    if (refund->policy)
-        weir__json_put_string(json, "policy", refund->policy);
-    if (refund->attributes && !server_put_attributes(json, refund->attributes))
-        return server_fail_attributes(server, refund->attributes);
+    struct weir__json *json = server_begin_charge(server, &refund->charge);
+    if (!json)
+        return WEIR_EINVAL;
     if (refund->id)
         weir__json_put_string(json, "id", refund->id);
     weir__json_put_int(json, "amount", refund->amount);

@@ -32,8 +32,20 @@ int cli_open_shared_store(const struct cli_call *call, const struct cli_server *
 bool cli_is_server(const weir_store *store);
 /* The receipt of the last take; NULL: it has none, or the store is not a server. */
 const char *cli_server_receipt(const weir_store *store);
-int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,
-                      int64_t actual, weir_error *err);
+/* Whose charge is corrected, by the text of `limit`; or by a policy: of a refund its limit, or
+ * NULL. */
+struct cli_server_charge {
+    const weir_key *key;                     /* NULL: the attributes say it */
+    const char *limit, *policy, *attributes; /* or NULL */
+};
+struct cli_server_settle {
+    struct cli_server_charge charge;
+    int64_t cost, least; /* of the take: -1 and 0: the policy's own */
+    const char *receipt;
+    int64_t actual;
+};
+/* WEIR_ESETTLED: it was settled before. */
+int cli_server_settle(weir_store *store, const struct cli_server_settle *settle, weir_error *err);
 /* What a limit gave back, and what is left. Texts are in the memory of the store. */
 struct cli_refunded {
     const char *name, *text; /* name: of a policy's limit, or NULL */
@@ -42,10 +54,9 @@ struct cli_refunded {
     const char *last; /* another limit that it was last charged under, or NULL */
     int64_t last_limit, last_remaining;
 };
-/* What is to be given back, by the text of `limit`; or beside a policy by its name or NULL. */
 struct cli_server_refund {
-    const weir_key *key;                          /* NULL: the attributes say it */
-    const char *limit, *policy, *attributes, *id; /* each but the first: or NULL */
+    struct cli_server_charge charge;
+    const char *id; /* or NULL */
     int64_t amount;
 };
 /* WEIR_ESETTLED: it was given back before, and the rows say what is left. */

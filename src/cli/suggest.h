@@ -9,7 +9,7 @@
 
 #define SUGGEST_COPY_MOST (INT64_C(4) << 30) /* bytes of standard input that are kept */
 #define SUGGEST_PARTS 8                      /* of a key */
-#define SUGGEST_NOTES 6
+#define SUGGEST_NOTES 8
 
 struct suggest {
     const struct cli_call *call;
@@ -17,11 +17,15 @@ struct suggest {
     struct cli_logs logs;
     const char *keys_text, *requests_text, *protect_text, *report_path;
     struct cli_list spare;
+    struct cli_list every_status; /* --where without what it says of the status */
+    struct cli_list wide;         /* --where, with all spellings of a path that texts limit */
+    struct weir__buffer wide_path;
     bool json;
     struct desk_goal goal;
     /* reading */
-    int64_t begin;             /* where standard input begins, if it is read; -1: it is not */
-    struct desk_reader *first; /* of the first pass: it has the facts */
+    struct desk_extent *extents; /* one for each log: all passes read the same of it */
+    int64_t begin;               /* where standard input begins, if it is read; -1: it is not */
+    struct desk_reader *first;   /* of the first pass: it has the facts */
     struct desk_facts facts;
     struct cli_progress progress;
     char label[24];
@@ -71,6 +75,16 @@ void suggest_put_name(struct weir__buffer *out, const struct suggest *suggest, s
 bool suggest_put_network(struct weir__buffer *out, const struct suggest *suggest, const char *text);
 /* The header field that says what a request costs. False: there is none. */
 bool suggest_cost_header(const struct suggest *suggest, struct weir__span *ret);
+/* The keys that a suggestion leaves out: those of --spare, or the heavy ones. */
+size_t suggest_left_out(const struct suggest *suggest, const struct desk_suggestion *it,
+                        const char *const **ret);
+/* The values of a condition that names paths, in any case or as they are: "/a|/b"; NULL: it is
+ * another one. */
+const char *suggest_path_values(const char *where);
+/* These paths in lower case, each once, without a / at their ends; `slashes`: and then with one. */
+void suggest_put_paths(struct weir__buffer *out, const char *values, bool slashes);
+/* Whether --where names paths. */
+bool suggest_selects_path(const struct suggest *suggest);
 /* The one condition on the status of answers; NULL: there is none, or several. */
 const char *suggest_status(const struct suggest *suggest);
 /* suggest_nginx.c */
@@ -99,6 +113,19 @@ void suggest_put_keys(struct weir__buffer *buffer, const struct desk_suggest *re
 void suggest_put_meets(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
 /* Which keys are to be spared; nothing: none are. */
 void suggest_put_spared(struct weir__buffer *buffer, const struct desk_suggest *result);
+/* Keys without a good answer, when they asked; nothing: there are none. What a suggestion denies
+ * them. */
+void suggest_put_suspects(struct weir__buffer *buffer, const struct desk_suggest *result);
+void suggest_put_stops(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
+/* Of the strict suggestion: that somebody must decide about the keys that it leaves out, and what
+ * the log says about one of them. */
+void suggest_put_decide(struct weir__buffer *buffer, const struct desk_suggest *result);
+void suggest_put_heavy_key(struct weir__buffer *buffer, const struct desk_suggest *result,
+                           size_t i);
+/* The k-th key that a suggestion hurts: one that it denies though it is no suspect. Behind the last
+ * one how many more there are, or nothing. False: there are no more. */
+bool suggest_put_hurt(struct weir__buffer *buffer, const struct suggest *suggest, size_t i,
+                      size_t k);
 /* How a suggestion treats them. */
 void suggest_put_exempt(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
 /* What to do about a key that makes most of the traffic. False: none does. */
@@ -108,10 +135,13 @@ const char *suggest_order(const struct desk_suggest *result);
 
 /* ---- suggest_command.c ---- */
 
-/* A `weir replay` of all suggestions for each key, or of those for all together; `broken`: into
- * lines. False: there are none, and it is of no use. */
-bool suggest_put_command(struct weir__buffer *out, const struct suggest *suggest, bool total,
-                         bool broken);
+/* Suggestions that one replay can show: those for each key, those for all together, and the strict
+ * one, which leaves keys out. */
+enum suggest_group { SUGGEST_EACH, SUGGEST_TOTAL, SUGGEST_STRICT, SUGGEST_GROUPS };
+
+/* A `weir replay` of a group; `broken`: into lines. False: it has none, and it is of no use. */
+bool suggest_put_command(struct weir__buffer *out, const struct suggest *suggest,
+                         enum suggest_group group, bool broken);
 
 /* ---- suggest_print.c, suggest_json.c ---- */
 

@@ -101,28 +101,34 @@ static void command_put_paths(struct command *it, const struct suggest *suggest)
         command_put(it, suggest->begin < 0 ? "LOG…" : "LOG", NULL);
 }
 
-bool suggest_put_command(struct weir__buffer *out, const struct suggest *suggest, bool total,
-                         bool broken)
+static enum suggest_group command_group(const struct desk_suggestion *it)
+{
+    return it->total ? SUGGEST_TOTAL : it->strict ? SUGGEST_STRICT : SUGGEST_EACH;
+}
+
+bool suggest_put_command(struct weir__buffer *out, const struct suggest *suggest,
+                         enum suggest_group group, bool broken)
 {
     const struct desk_suggest *result = suggest->result;
     struct command it = {out, broken, out->len};
-    size_t count = 0;
-    bool exempt = false;
+    const char *const *spare = NULL;
+    size_t count = 0, spared = 0;
     weir__put_text(out, "weir replay");
     for (size_t i = 0; i < result->count; i++) {
         const struct desk_suggestion *one = &result->suggestions[i];
-        if (one->total != total)
+        if (command_group(one) != group)
             continue;
         struct weir__buffer limit = weir__buffer_growing();
-        weir__put_format(&limit, "%s=%s", desk_kind_name(one->kind), weir_limit_text(one->limit));
+        weir__put_format(&limit, "%s=%s", desk_suggestion_name(one), weir_limit_text(one->limit));
         command_put(&it, "--limit", limit.data);
         weir__buffer_free(&limit);
-        exempt |= one->exempt;
+        if (one->exempt)
+            spared = suggest_left_out(suggest, one, &spare);
         count++;
     }
-    if (exempt)
-        command_put_list(&it, "--spare", &suggest->spare);
-    command_put_reading(&it, suggest, total);
+    for (size_t i = 0; i < spared; i++)
+        command_put(&it, "--spare", spare[i]);
+    command_put_reading(&it, suggest, group == SUGGEST_TOTAL);
     command_put(&it, "--report", "report.html");
     command_put_paths(&it, suggest);
     return count > 0;

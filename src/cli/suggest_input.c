@@ -1,5 +1,6 @@
 /*
- * Reading a log several times. Files are opened again for each pass. Of a pipe a copy is kept, in a
+ * Reading a log several times. Files are opened again for each pass, and read as far as they went
+ * at first, so that a log may grow. Of a pipe a copy is kept, in a
  * file without a name in $TMPDIR or /tmp, that takes the place of standard input: bounded, and gone
  * when the program ends, however it ends.
  */
@@ -117,7 +118,14 @@ int suggest_input_open(struct suggest *suggest)
 {
     struct cli_logs *logs = &suggest->logs;
     struct stat status;
+    size_t count = weir__max(logs->path_count, 1);
     suggest->begin = -1;
+    suggest->extents = calloc(count, sizeof *suggest->extents);
+    if (!suggest->extents)
+        return cli_fail(suggest->call, CLI_FAILED, "out of memory");
+    for (size_t i = 0; i < count; i++)
+        suggest->extents[i].size = -1;
+    logs->options.extents = suggest->extents;
     for (size_t i = 0; i < logs->path_count; i++) {
         int code = input_check_path(suggest, i);
         if (code)
@@ -135,6 +143,7 @@ int suggest_input_open(struct suggest *suggest)
 void suggest_input_close(struct suggest *suggest)
 {
     desk_reader_close(suggest->first);
+    free(suggest->extents);
 }
 
 /* ---- one pass ---- */
@@ -174,7 +183,7 @@ static void input_passed(void *context, int64_t done, int64_t size, bool idle)
     (void)idle;
     progress->bytes = done;
     progress->total = size;
-    progress->units = it->pass->engine->requests;
+    progress->units = it->pass->engine ? it->pass->engine->requests : 0;
     cli_progress_show(progress, weir__mono_us());
 }
 
@@ -221,7 +230,24 @@ int suggest_input_read(void *context, struct desk_pass *pass, weir_error *err)
     if (suggest->begin >= 0 && lseek(STDIN_FILENO, (off_t)suggest->begin, SEEK_SET) < 0)
         return weir__fail(err, WEIR_ESYSTEM, 0, "standard input: cannot read it again: %s",
                           strerror(errno));
-    int code = desk_reader_open(&suggest->logs.options, &it.reader, err);
+    struct desk_options options = suggest->logs.options;
+    if (pass->profile_count > 0) {
+        options.carried = desk_profile_carried;
+        options.carried_count = WEIR__COUNT(desk_profile_carried);
+    }
+    if (pass->answers) {
+        options.carried = desk_suspects_carried;
+        options.carried_count = WEIR__COUNT(desk_suspects_carried);
+    }
+    if (pass->number == 1) {
+        options.wide = suggest->wide.texts;
+        options.wide_count = suggest->wide.count;
+    }
+    if (pass->every_status) {
+        options.where = suggest->every_status.texts;
+        options.where_count = suggest->every_status.count;
+    }
+    int code = desk_reader_open(&options, &it.reader, err);
     if (code)
         return code;
     code = input_run(&it, err);

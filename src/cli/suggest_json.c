@@ -1,6 +1,8 @@
 /* What `weir suggest --json` prints; docs/CLI.md says what the members are. */
 #include "cli/suggest.h"
 
+#include <string.h>
+
 static void json_put_part(struct weir__json *json, const char *name, const struct desk_part *part)
 {
     weir__json_open(json, name, '{');
@@ -8,6 +10,14 @@ static void json_put_part(struct weir__json *json, const char *name, const struc
     weir__json_put_seconds(json, "to", part->to_us);
     weir__json_put_int(json, "requests", part->requests);
     weir__json_put_int(json, "keys", part->keys);
+    weir__json_open(json, "suspects", '{');
+    weir__json_put_int(json, "keys", part->suspect_keys);
+    weir__json_put_int(json, "requests", part->suspect_requests);
+    if (part->suspect_requests > 0) {
+        weir__json_put_seconds(json, "first", part->suspects_from_us);
+        weir__json_put_seconds(json, "last", part->suspects_to_us);
+    }
+    weir__json_close(json, '}');
     weir__json_close(json, '}');
 }
 
@@ -51,23 +61,6 @@ static void json_put_share(struct weir__json *json, const char *name, struct des
     weir__json_close(json, '}');
 }
 
-static void json_put_most_denied(struct weir__json *json, const struct desk_engine *engine,
-                                 size_t candidate)
-{
-    const struct desk_key *top[DESK_TOP];
-    size_t n = desk_engine_most_denied(engine, candidate, top, DESK_TOP);
-    weir__json_open(json, "most_denied", '[');
-    for (size_t i = 0; i < n; i++) {
-        struct weir__span text = desk_key_text(engine, top[i]);
-        weir__json_open(json, NULL, '{');
-        weir__json_put_key(json, text.data, text.len);
-        weir__json_put_int(json, "requests", top[i]->requests);
-        weir__json_put_int(json, "denied", desk_key_mark(engine, top[i], candidate)->denied);
-        weir__json_close(json, '}');
-    }
-    weir__json_close(json, ']');
-}
-
 static void json_put_paste(struct weir__json *json, const struct suggest *suggest, size_t i)
 {
     struct suggest_paste paste;
@@ -87,6 +80,59 @@ static void json_put_paste(struct weir__json *json, const struct suggest *sugges
     suggest_paste_free(&paste);
 }
 
+/* The keys that the strict one leaves out, and what the log says about them. */
+static void json_put_heavy(struct weir__json *json, const struct desk_suggest *result)
+{
+    weir__json_open(json, "left_out_keys", '[');
+    for (size_t i = 0; i < result->heavy.count; i++) {
+        const struct desk_heavy_key *heavy = &result->heavy.keys[i];
+        const struct desk_profile *key = &heavy->profile;
+        weir__json_open(json, NULL, '{');
+        weir__json_put_key(json, heavy->text, strlen(heavy->text));
+        weir__json_put_int(json, "requests", key->requests);
+        weir__json_put_int(json, "would_deny", heavy->would_deny);
+        weir__json_put_int(json, "answers", key->answers);
+        for (size_t s = 0; s < DESK_REFUSALS; s++) {
+            static const char *const names[DESK_REFUSALS] = {"401", "403", "429"};
+            weir__json_put_int(json, names[s], key->refused[s]);
+        }
+        weir__json_open(json, "agents", '[');
+        for (size_t a = 0; a < key->agent_count; a++) {
+            weir__json_open(json, NULL, '{');
+            weir__json_put_string(json, "agent", key->agents[a].text);
+            weir__json_put_int(json, "requests", key->agents[a].requests);
+            weir__json_close(json, '}');
+        }
+        weir__json_close(json, ']');
+        weir__json_put_bool(json, "more_agents", key->more_agents);
+        weir__json_close(json, '}');
+    }
+    weir__json_close(json, ']');
+}
+
+/* Keys that it denies though they are no suspects. */
+static void json_put_hurt(struct weir__json *json, const struct desk_suggest *result,
+                          const struct desk_suggestion *it)
+{
+    weir__json_put_int(json, "hurt_keys", it->hurt_keys);
+    weir__json_open(json, "hurts", '[');
+    for (size_t k = 0; k < it->hurt_count; k++) {
+        const struct desk_profile *profile = &it->hurt[k].profile;
+        const struct desk_key *key = desk_engine_find(result->whole, profile->hash);
+        struct weir__span text = key ? desk_key_text(result->whole, key) : weir__span_of("");
+        weir__json_open(json, NULL, '{');
+        weir__json_put_key(json, text.data, text.len);
+        weir__json_put_int(json, "requests", it->hurt[k].requests);
+        weir__json_put_int(json, "denied", it->hurt[k].denied);
+        weir__json_put_int(json, "answers", profile->answers);
+        weir__json_put_int(json, "good", desk_profile_good(profile));
+        weir__json_put_int(json, "agents", (int64_t)profile->agent_count);
+        weir__json_put_bool(json, "more_agents", profile->more_agents);
+        weir__json_close(json, '}');
+    }
+    weir__json_close(json, ']');
+}
+
 static void json_put_suggestion(struct weir__json *json, const struct suggest *suggest, size_t i)
 {
     const struct desk_suggest *result = suggest->result;
@@ -95,15 +141,19 @@ static void json_put_suggestion(struct weir__json *json, const struct suggest *s
     struct weir__buffer why = weir__buffer_growing();
     suggest_put_why(&why, suggest, i);
     weir__json_open(json, NULL, '{');
-    weir__json_put_string(json, "name", desk_kind_name(it->kind));
+    weir__json_put_string(json, "name", desk_suggestion_name(it));
     weir__json_put_string(json, "limits", weir_limit_text(it->limit));
     weir__json_put_bool(json, "total", it->total);
     weir__json_put_bool(json, "left_out", it->exempt);
+    weir__json_put_bool(json, "strict", it->strict);
+    if (it->strict)
+        json_put_heavy(json, result);
     weir__json_put_text(json, "why", why.data, why.len);
     weir__json_put_bool(json, "meets_goal", it->meets);
     weir__json_open(json, "chosen", '{');
     weir__json_put_int(json, "denied", it->chosen.denied);
     weir__json_put_int(json, "keys_denied", it->chosen.keys_denied);
+    weir__json_put_int(json, "suspects_denied", it->chosen.suspects_denied);
     weir__json_close(json, '}');
     weir__json_open(json, "judged", '{');
     weir__json_put_int(json, "allowed", tally->allowed);
@@ -111,12 +161,14 @@ static void json_put_suggestion(struct weir__json *json, const struct suggest *s
     weir__json_put_int(json, "delayed", tally->delayed);
     weir__json_put_int(json, "keys_denied", tally->keys_denied);
     weir__json_put_int(json, "spared_denied", it->outcome.spared_denied);
+    weir__json_put_int(json, "suspects_denied", it->outcome.suspects_denied);
     json_put_share(json, "requests_part", it->requests);
     json_put_share(json, "keys_part", it->keys);
     weir__json_put_int(json, "highest_1s", tally->rates->highest[0]);
     weir__json_put_int(json, "highest_1m", tally->rates->highest[2]);
-    json_put_most_denied(json, result->judged, i);
+    desk_report_put_most(json, result->judged, i);
     weir__json_close(json, '}');
+    json_put_hurt(json, result, it);
     json_put_paste(json, suggest, i);
     weir__json_close(json, '}');
     weir__buffer_free(&why);
@@ -126,7 +178,7 @@ static void json_put_spared(struct weir__json *json, const struct desk_suggest *
 {
     bool exempt = false;
     for (size_t i = 0; i < result->count; i++)
-        exempt |= result->suggestions[i].exempt;
+        exempt |= result->suggestions[i].exempt && !result->suggestions[i].strict;
     weir__json_open(json, "spared", '{');
     desk_report_put_spared(json, result->whole);
     weir__json_put_bool(json, "left_out", exempt);
@@ -137,9 +189,9 @@ static void json_put_spared(struct weir__json *json, const struct desk_suggest *
 static void json_put_commands(struct weir__json *json, const struct suggest *suggest)
 {
     weir__json_open(json, "replay", '[');
-    for (int total = 0; total < 2; total++) {
+    for (int group = 0; group < SUGGEST_GROUPS; group++) {
         struct weir__buffer command = weir__buffer_growing();
-        if (suggest_put_command(&command, suggest, total, false))
+        if (suggest_put_command(&command, suggest, (enum suggest_group)group, false))
             weir__json_put_text(json, NULL, command.data, command.len);
         weir__buffer_free(&command);
     }
@@ -167,6 +219,7 @@ void suggest_print_json(const struct suggest *suggest)
     json_put_part(&json, "chosen_on", &result->parts[0]);
     json_put_part(&json, "judged_on", &result->parts[1]);
     json_put_spared(&json, result);
+    weir__json_put_int(&json, "suspects", result->suspects.keys);
     weir__json_open(&json, "suggestions", '[');
     for (size_t i = 0; i < result->count && result->judged; i++)
         json_put_suggestion(&json, suggest, i);

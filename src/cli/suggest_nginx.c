@@ -1,7 +1,7 @@
 /*
  * Lines for nginx: a zone, who is left out, and the limit. Conditions of --where on the path become
- * a location, those on the method a map; what they cannot say is told in a note. Nothing in them
- * comes from a log.
+ * a location, those on the method a map; what they cannot say is told in a note. Of a log they have
+ * only heavy keys that are addresses.
  */
 #include "cli/suggest.h"
 
@@ -46,6 +46,19 @@ static bool nginx_put_variable(struct weir__buffer *out, struct weir__span part)
     return true;
 }
 
+/* Bytes of IPv4 that a part of a key has, if a map can make it of an address: 1 to 3; 0: it cannot.
+ * Of IPv6 $weir_network has the first 64 bits. */
+static int nginx_network_bytes(struct weir__span part)
+{
+    static const char *const parts[] = {"ip/8/64", "ip/16/64", "ip/24/64"};
+    for (int i = 0; i < (int)WEIR__COUNT(parts); i++) {
+        size_t len = strlen(parts[i]), brief = len - 3; /* ip/24 is ip/24/64 */
+        if ((part.len == len || part.len == brief) && !memcmp(part.data, parts[i], part.len))
+            return i + 1;
+    }
+    return 0;
+}
+
 /* Whether a request may be without it. A key of several variables would still be a key then. */
 static bool nginx_may_be_absent(struct weir__span part)
 {
@@ -63,7 +76,26 @@ static void nginx_put_own(struct weir__buffer *out, const struct weir__buffer *n
     weir__put_format(out, "_%s", end);
 }
 
-static bool nginx_put_key(struct weir__buffer *out, const struct suggest *suggest, bool total)
+/* The networks of IPv4 that keys are, as policies write them: 192.0.2.0/24. */
+static void nginx_put_networks(struct weir__buffer *out, const struct suggest *suggest,
+                               const struct weir__buffer *name)
+{
+    for (size_t i = 0; i < suggest->key_count; i++) {
+        int bytes = nginx_network_bytes(suggest->key[i]);
+        if (bytes == 0)
+            continue;
+        weir__put_text(out, "map $remote_addr ");
+        nginx_put_own(out, name, "network");
+        weir__put_text(out, " { default $weir_network; \"~^(");
+        for (int b = 0; b < bytes; b++)
+            weir__put_text(out, b ? "\\.[0-9]+" : "[0-9]+");
+        weir__put_format(out, ")\\.\" $1%s/%d; }\n", &".0.0.0"[2 * (bytes - 1)], 8 * bytes);
+        return;
+    }
+}
+
+static bool nginx_put_key(struct weir__buffer *out, const struct suggest *suggest,
+                          const struct weir__buffer *name, bool total)
 {
     bool good = true;
     weir__put_text(out, "key=");
@@ -75,6 +107,10 @@ static bool nginx_put_key(struct weir__buffer *out, const struct suggest *sugges
         weir__put_text(out, "all");
     for (size_t i = 0; i < suggest->key_count && !total && good; i++) {
         weir__put_text(out, i ? ":" : "");
+        if (nginx_network_bytes(suggest->key[i]) > 0) {
+            nginx_put_own(out, name, "network");
+            continue;
+        }
         good = nginx_put_variable(out, suggest->key[i]) &&
                (suggest->key_count == 1 || !nginx_may_be_absent(suggest->key[i]));
     }
@@ -88,12 +124,12 @@ static const char *nginx_paths(const struct suggest *suggest)
 {
     const char *found = NULL;
     for (size_t i = 0; i < suggest->logs.where.count; i++) {
-        const char *text = suggest->logs.where.texts[i];
-        if (strncmp(text, "path=", 5) && strncmp(text, "path!=", 6))
+        const char *text = suggest->logs.where.texts[i], *paths = suggest_path_values(text);
+        if (!paths && strncmp(text, "path!=", 6))
             continue;
-        if (found || text[4] == '!')
+        if (found || !paths)
             return NULL;
-        found = text + 5;
+        found = paths;
     }
     size_t values = 1;
     for (const char *p = found; p && *p; p++) {
@@ -131,7 +167,7 @@ static bool nginx_put_statuses(struct weir__buffer *out, const struct suggest *s
     bool negated = from && from[-1] == '!';
     while (from) {
         const char *value = ++from;
-        size_t len = strcspn(value, "|"), digits = strspn(value, "0123456789");
+        size_t len = strcspn(value, "|,"), digits = strspn(value, "0123456789");
         bool exact = len == 3 && digits == 3;
         bool class = digits == 1 && ((len == 3 && !strncasecmp(value + 1, "xx", 2)) ||
                                      (len == 2 && value[1] == '*'));
@@ -181,14 +217,16 @@ static void nginx_put_map(struct weir__buffer *out, const char *methods,
 
 /* Who is left out: addresses and networks. False: something else. */
 static bool nginx_put_geo(struct weir__buffer *out, const struct suggest *suggest,
-                          const struct weir__buffer *name)
+                          const struct desk_suggestion *it, const struct weir__buffer *name)
 {
+    const char *const *keys;
+    size_t count = suggest_left_out(suggest, it, &keys);
     weir__put_text(out, "geo ");
     nginx_put_own(out, name, "spared");
     weir__put_text(out, " { default 0;");
-    for (size_t i = 0; i < suggest->spare.count; i++) {
+    for (size_t i = 0; i < count; i++) {
         weir__put_text(out, " ");
-        if (!suggest_put_network(out, suggest, suggest->spare.texts[i]))
+        if (!suggest_put_network(out, suggest, keys[i]))
             return false;
         weir__put_text(out, " 1;");
     }
@@ -215,7 +253,7 @@ static const char *nginx_put_limit(struct weir__buffer *out, const struct sugges
     const char *wrong = NULL, *methods = nginx_methods(suggest);
     struct weir__span header;
     weir__put_text(out, "weir_limit ");
-    if (!nginx_put_key(out, suggest, it->total))
+    if (!nginx_put_key(out, suggest, name, it->total))
         wrong = "no variable of nginx is such a key; see Keys in docs/NGINX.md";
     weir__put_format(out, " zone=%s \"%s\" name=%s", name->data, weir_limit_text(it->limit),
                      name->data);
@@ -236,23 +274,27 @@ static const char *nginx_put_limit(struct weir__buffer *out, const struct sugges
     return wrong;
 }
 
-/* A path in every spelling that one application or another reads alike: in capitals, with spaces or
- * dots around its parts, with ;x behind them, with / at its end, behind /x/..; as Java reads it.
- * nginx itself decodes %6c and resolves dots before. */
+/* A slash before a part of a path. Before it, segments that mean nothing, or go back: /;a, /%20 and
+ * /x/..; as Java and policies read them. nginx resolves those without blanks and ; before. */
+#define NGINX_SLASH "(/(.*/)?([ .]+|[ .]*;[^/]*))?/+ *"
+/* Behind a path, what leads to the same page: blanks, dots, /, ;x and /x/..; */
+#define NGINX_END "(/(.*/ *\\.\\.)?[ ./]*)?(;|$)"
+
+/* A path in the spellings that policies, or an application, read alike: also in capitals, with
+ * spaces or dots around its parts, with ;x behind them, with / at its end. nginx itself decodes %6c
+ * before. */
 static void nginx_put_spellings(struct weir__buffer *out, const char *path, size_t len, bool star)
 {
-    weir__put_text(out, "\"^(.*;)?");
-    for (size_t i = 0; i < len; i++) {
-        bool last = i + 1 == len;
-        if (path[i] == '/' && last && !star)
-            break;
+    weir__put_text(out, "\"^");
+    for (size_t i = 0; i < len && len > 1; i++) {
         if (path[i] == '/' && i > 0)
             weir__put_text(out, "[ .]*(;[^/]*)?");
-        weir__put_text(out, path[i] == '/' && last ? "/" : path[i] == '/' ? "/+ *" : "");
-        if (path[i] != '/')
+        if (path[i] == '/')
+            weir__put_text(out, star && i + 1 == len ? "/" : NGINX_SLASH);
+        else
             weir__put_format(out, "%s%c", path[i] == '.' ? "\\" : "", path[i]);
     }
-    weir__put_text(out, star ? "\"" : "[ .]*/*(;|$)\"");
+    weir__put_text(out, star ? "\"" : len > 1 ? "[ .]*" NGINX_END "\"" : NGINX_END "\"");
 }
 
 /* A location for each of the paths, with the line in it. */
@@ -262,11 +304,12 @@ static void nginx_put_locations(struct weir__buffer *out, const char *paths, con
         size_t len = strcspn(paths, "|");
         bool star = len > 0 && paths[len - 1] == '*';
         size_t bare = len - star;
-        if (bare == 1) {
-            weir__put_format(out, "location %s / {\n", star ? "^~" : "=");
+        if (bare == 1 && star) {
+            weir__put_text(out, "location ^~ / {\n");
         } else {
-            weir__put_text(out, star ? "# also in capitals and with ;x"
-                                     : "# also in capitals, with / at its end and with ;x");
+            weir__put_text(out, bare == 1 ? "# also with ;x"
+                                : star    ? "# also in capitals and with ;x"
+                                          : "# also in capitals, with / at its end and with ;x");
             weir__put_text(out, "; put it above other locations with ~\nlocation ~* ");
             nginx_put_spellings(out, paths, bare, star);
             weir__put_text(out, " {\n");
@@ -327,16 +370,23 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
     const char *on = by_status ? statuses.data : "";
     suggest_put_name(&name, suggest, i);
     weir__put_format(out, "weir_zone %s 10m;\n", name.data);
+    nginx_put_networks(out, suggest, &name);
     const char *wrong = nginx_put_limit(&line, suggest, it, &name, on);
     if (nginx_has_status(suggest) && !by_status)
         wrong = "on= cannot say which answers these are; see Failures only in docs/NGINX.md";
-    if (it->exempt && !nginx_put_geo(out, suggest, &name))
+    if (it->exempt && !nginx_put_geo(out, suggest, it, &name))
         wrong = "geo knows addresses only; see Exemptions in docs/NGINX.md";
     if (methods)
         nginx_put_map(out, methods, &name);
+    if (!nginx_says_all(suggest, by_status))
+        weir__put_text(out, "# This is not all of --where. Put weir_limit only into the location "
+                            "of those requests.\n");
     if (paths) {
+        struct weir__buffer each = weir__buffer_growing();
+        suggest_put_paths(&each, paths, false);
         weir__put_text(out, "# in server { ... }:\n");
-        nginx_put_locations(out, paths, line.data);
+        nginx_put_locations(out, each.data, line.data);
+        weir__buffer_free(&each);
     } else {
         weir__put_text(out, line.data);
     }

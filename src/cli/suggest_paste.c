@@ -1,8 +1,8 @@
 /*
  * Texts to paste: an entry of a policy file; lines for nginx are made in suggest_nginx.c. They are
- * made of the limit and of arguments of the command, never of what a log says. Words of the
- * arguments are quoted, and the policy is read once, as `weir check` reads it: what would be wrong
- * is not printed.
+ * made of the limit and of arguments of the command. Of what a log says they have only heavy keys,
+ * which are addresses or plain words (desk/heavy.c). Words of the arguments are quoted, and the
+ * policy is read once, as `weir check` reads it: what would be wrong is not printed.
  */
 #include "cli/suggest.h"
 
@@ -14,6 +14,54 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *suggest_path_values(const char *where)
+{
+    static const char *const names[] = {"path=", "lower(path)="};
+    for (size_t i = 0; i < WEIR__COUNT(names); i++) {
+        if (!strncmp(where, names[i], strlen(names[i])))
+            return where + strlen(names[i]);
+    }
+    return NULL;
+}
+
+/* Whether a list of values, with | between them, has this one. */
+static bool paths_have(const struct weir__buffer *list, const struct weir__buffer *path)
+{
+    for (const char *at = list->data; list->len > 0; at++) {
+        size_t len = strcspn(at, "|");
+        if (len == path->len && !memcmp(at, path->data, len))
+            return true;
+        at += len;
+        if (!*at)
+            break;
+    }
+    return false;
+}
+
+void suggest_put_paths(struct weir__buffer *out, const char *values, bool slashes)
+{
+    struct weir__buffer list = weir__buffer_growing();
+    for (const char *from = values;; from++) {
+        size_t len = strcspn(from, "|"), bare = len;
+        struct weir__buffer path = weir__buffer_growing();
+        bool star = memchr(from, '*', len) != NULL;
+        while (!star && bare > 1 && from[bare - 1] == '/')
+            bare--;
+        for (size_t i = 0; i < bare; i++)
+            weir__put(&path, &(char){(char)tolower((unsigned char)from[i])}, 1);
+        bool twice = slashes && !star && bare > 1;
+        if (!paths_have(&list, &path))
+            weir__put_format(&list, "%s%s%s%s%s", list.len ? "|" : "", path.data, twice ? "|" : "",
+                             twice ? path.data : "", twice ? "/" : "");
+        weir__buffer_free(&path);
+        from += len;
+        if (!*from)
+            break;
+    }
+    weir__put(out, list.data, list.len);
+    weir__buffer_free(&list);
+}
 
 bool suggest_begins(struct weir__span span, const char *text)
 {
@@ -57,7 +105,7 @@ void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest)
     const char *best = NULL;
     for (size_t i = 0; i < suggest->logs.where.count; i++) {
         const char *text = suggest->logs.where.texts[i];
-        if (!best || (!strncmp(text, "path=", 5) && strncmp(best, "path=", 5)))
+        if (!best || (suggest_path_values(text) && !suggest_path_values(best)))
             best = text;
     }
     if (!best) {
@@ -67,9 +115,10 @@ void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest)
     const char *equals = strchr(best, '=');
     assert(equals && equals > best); /* the reader took it */
     weir__put_text(out, equals[-1] == '!' ? "not-" : "");
-    weir__put_text(out, strncmp(best, "status", 6) ? "" : "status-");
+    bool status = !strncmp(best, "status", 6);
+    weir__put_text(out, status ? "status-" : "");
     size_t from = out->len;
-    word_put(out, (struct weir__span){equals + 1, strcspn(equals + 1, "|")});
+    word_put(out, (struct weir__span){equals + 1, strcspn(equals + 1, status ? "|," : "|")});
     if (out->len == from)
         weir__put_text(out, "root"); /* path=/ */
 }
@@ -80,7 +129,7 @@ void suggest_put_name(struct weir__buffer *out, const struct suggest *suggest, s
 {
     suggest_put_word(out, suggest);
     if (i > 0)
-        weir__put_format(out, "-%s", desk_kind_name(suggest->result->suggestions[i].kind));
+        weir__put_format(out, "-%s", desk_suggestion_name(&suggest->result->suggestions[i]));
 }
 
 /* ---- YAML ---- */
@@ -132,31 +181,17 @@ static void yaml_put_values(struct weir__buffer *out, const char *values)
     weir__put_text(out, several ? "]" : "");
 }
 
-/* A path in every spelling that one application or another reads alike: `lower` is in the name of
- * the condition, a / at the end is another value, and policies know the rest by themselves. */
+/* Paths in the spellings that some application reads alike: `lower` is in the name of the
+ * condition, a / at the end is another value, and policies know the rest by themselves. */
 static void yaml_put_paths(struct weir__buffer *out, const char *values)
 {
-    const char *comma = "[";
-    for (const char *from = values;; from++) {
-        size_t len = strcspn(from, "|"), bare = len;
-        struct weir__buffer path = weir__buffer_growing();
-        bool star = memchr(from, '*', len) != NULL;
-        while (!star && bare > 1 && from[bare - 1] == '/')
-            bare--;
-        for (size_t i = 0; i < bare; i++)
-            weir__put(&path, &(char){(char)tolower((unsigned char)from[i])}, 1);
-        for (int slash = 0; slash < (star || bare <= 1 ? 1 : 2); slash++) {
-            weir__put_text(&path, slash ? "/" : "");
-            weir__put_text(out, comma);
-            yaml_put(out, path.data, path.len);
-            comma = ", ";
-        }
-        weir__buffer_free(&path);
-        from += len;
-        if (!*from)
-            break;
-    }
-    weir__put_text(out, "]");
+    struct weir__buffer paths = weir__buffer_growing();
+    suggest_put_paths(&paths, values, true);
+    bool one = strchr(paths.data, '|') == NULL;
+    weir__put_text(out, one ? "[" : "");
+    yaml_put_values(out, paths.data);
+    weir__put_text(out, one ? "]" : "");
+    weir__buffer_free(&paths);
 }
 
 /* ---- the policy ---- */
@@ -188,6 +223,15 @@ const char *suggest_status(const struct suggest *suggest)
     return found;
 }
 
+bool suggest_selects_path(const struct suggest *suggest)
+{
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        if (suggest_path_values(suggest->logs.where.texts[i]))
+            return true;
+    }
+    return false;
+}
+
 /* Why a condition on what policies do not know is in no policy. */
 static void policy_refuse(struct suggest_paste *paste, const char *text, struct weir__span name)
 {
@@ -217,20 +261,20 @@ static bool policy_put_match(const struct suggest *suggest, struct suggest_paste
         assert(equals && equals > text); /* the reader took it */
         bool negated = equals[-1] == '!';
         struct weir__span name = {text, (size_t)(equals - text) - negated};
-        bool path = weir__span_is(name, "path") && !negated;
+        const char *paths = suggest_path_values(text);
         if (!policy_knows(name)) {
             policy_refuse(paste, text, name);
             return false;
         }
         weir__put_text(out, i ? ", " : ", match: {");
-        if (path)
+        if (paths)
             name = weir__span_of("lower(path)");
         yaml_put(out, name.data, name.len);
         weir__put_text(out, negated ? ": {" : ": ");
         if (negated && !strcmp(equals + 1, "*")) {
             weir__put_text(out, "absent: true");
-        } else if (path) {
-            yaml_put_paths(out, equals + 1);
+        } else if (paths) {
+            yaml_put_paths(out, paths);
         } else {
             weir__put_text(out, negated ? "not: " : "");
             yaml_put_values(out, equals + 1);
@@ -316,23 +360,33 @@ bool suggest_put_network(struct weir__buffer *out, const struct suggest *suggest
     return true;
 }
 
-static void policy_put_allow(struct weir__buffer *out, const struct suggest *suggest, bool exempt)
+size_t suggest_left_out(const struct suggest *suggest, const struct desk_suggestion *it,
+                        const char *const **ret)
+{
+    *ret = it->strict ? suggest->result->heavy.texts : suggest->spare.texts;
+    return it->strict ? suggest->result->heavy.count : suggest->spare.count;
+}
+
+static void policy_put_allow(struct weir__buffer *out, const struct suggest *suggest,
+                             const struct desk_suggestion *it)
 {
     struct weir__span name = suggest->key[0];
-    if (!exempt)
+    const char *const *keys;
+    size_t count = suggest_left_out(suggest, it, &keys);
+    if (!it->exempt)
         return;
     if (suggest_begins(name, "ip/")) /* conditions name the address */
         name = weir__span_of("ip");
     weir__put_text(out, ", allow: [{");
     yaml_put(out, name.data, name.len);
     weir__put_text(out, ": [");
-    for (size_t i = 0; i < suggest->spare.count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct weir__buffer network = weir__buffer_growing();
         weir__put_text(out, i ? ", " : "");
-        if (suggest_put_network(&network, suggest, suggest->spare.texts[i]))
+        if (suggest_put_network(&network, suggest, keys[i]))
             yaml_put(out, network.data, network.len);
         else
-            yaml_put_exact(out, suggest->spare.texts[i]);
+            yaml_put_exact(out, keys[i]);
         weir__buffer_free(&network);
     }
     weir__put_text(out, "]}]");
@@ -406,7 +460,7 @@ static void policy_make(const struct suggest *suggest, size_t i, struct suggest_
     weir__buffer_free(&name);
     if (!policy_put_match(suggest, paste))
         return;
-    policy_put_allow(out, suggest, it->exempt);
+    policy_put_allow(out, suggest, it);
     policy_put_key(out, suggest, it->total);
     policy_put_cost(out, suggest, it->total);
     weir__put_text(out, ", limit: ");
@@ -422,6 +476,33 @@ static void policy_make(const struct suggest *suggest, size_t i, struct suggest_
 
 /* ---- both ---- */
 
+/* The texts limit more than what was judged: a path in other spellings. */
+static void paste_note_wide(const struct suggest *suggest, struct suggest_paste *paste)
+{
+    if (suggest->facts.wide == 0 || (paste->no_policy.message[0] && paste->no_nginx))
+        return;
+    bool one = suggest->facts.wide == 1;
+    weir__put_format(suggest_note(paste),
+                     "%" PRId64 " more request%s the path in another spelling. These lines limit "
+                     "%s, too: --where '%s' also counts %s.",
+                     suggest->facts.wide, one ? " has" : "s have", one ? "it" : "them",
+                     cli_show_text(suggest->wide_path.data).text, one ? "it" : "them");
+}
+
+/* Keys that a client makes up. */
+static void paste_note_invented(const struct suggest *suggest, struct suggest_paste *paste)
+{
+    for (size_t i = 0; i < suggest->key_count; i++) {
+        if (!suggest_begins(suggest->key[i], "header.") &&
+            !suggest_begins(suggest->key[i], "query."))
+            continue;
+        weir__put_text(suggest_note(paste),
+                       "Each value that a client invents has a fresh limit, and a request without "
+                       "one has none: check the key before the limit, or also limit each ip.");
+        return;
+    }
+}
+
 void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_paste *ret)
 {
     const struct desk_suggestion *it = &suggest->result->suggestions[i];
@@ -431,6 +512,9 @@ void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_
     if (paste_says_all(suggest, it, ret)) {
         policy_make(suggest, i, ret);
         suggest_nginx_make(suggest, i, ret);
+        paste_note_wide(suggest, ret);
+        if (!it->total)
+            paste_note_invented(suggest, ret);
     }
 }
 

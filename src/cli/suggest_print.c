@@ -80,6 +80,10 @@ static void print_said(const char *label, const struct weir__buffer *text)
 static void print_about_keys(const struct suggest *suggest)
 {
     struct weir__buffer spared = weir__buffer_growing(), heavy = weir__buffer_growing();
+    struct weir__buffer suspects = weir__buffer_growing();
+    suggest_put_suspects(&suspects, suggest->result);
+    print_said("suspects", &suspects);
+    weir__buffer_free(&suspects);
     suggest_put_spared(&spared, suggest->result);
     print_said("to spare", &spared);
     suggest_put_heavy(&heavy, suggest);
@@ -129,29 +133,46 @@ static void print_shared_hint(const struct suggest *suggest)
 
 /* ---- suggestions ---- */
 
-static void print_worst(const struct desk_engine *engine, size_t candidate)
+/* The keys that a suggestion denied most; or that it delayed most. */
+static void print_worst(const struct desk_engine *engine, size_t candidate, bool delayed)
 {
     const struct desk_key *top[WORST];
-    size_t n = desk_engine_most_denied(engine, candidate, top, WORST);
+    const struct desk_tally *tally = &engine->tallies[candidate];
+    size_t n = delayed ? desk_engine_most_delayed(engine, candidate, top, WORST)
+                       : desk_engine_most_denied(engine, candidate, top, WORST);
+    int64_t keys = delayed ? tally->keys_delayed : tally->keys_denied;
     for (size_t i = 0; i < n; i++) {
         struct weir__span key = desk_key_text(engine, top[i]);
+        const struct desk_mark *mark = desk_key_mark(engine, top[i], candidate);
         char text[200];
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
         weir__put_format(&buffer, "%s: %" PRIu32 " of %" PRId64, cli_show(key.data, key.len).text,
-                         desk_key_mark(engine, top[i], candidate)->denied, top[i]->requests);
-        cli_print_labelled(i == 0 ? "most denied" : "", LABELS, text);
+                         delayed ? mark->delayed : mark->denied, top[i]->requests);
+        cli_print_labelled(i > 0 ? "" : delayed ? "most delayed" : "most denied", LABELS, text);
     }
-    if (engine->tallies[candidate].keys_denied > (int64_t)n && n > 0) {
+    if (keys > (int64_t)n && n > 0) {
         char rest[48];
         struct weir__buffer buffer = weir__buffer_over(rest, sizeof rest);
-        weir__put_format(&buffer, "and %" PRId64 " more",
-                         engine->tallies[candidate].keys_denied - (int64_t)n);
+        weir__put_format(&buffer, "and %" PRId64 " more", keys - (int64_t)n);
         cli_print_labelled("", LABELS, rest);
     }
 }
 
-static void print_figures(const struct desk_suggest *result, size_t i)
+/* Before the keys that were denied most: these are easily lost among suspects. */
+static void print_hurt(const struct suggest *suggest, size_t i)
 {
+    bool more = true;
+    for (size_t k = 0; more; k++) {
+        struct weir__buffer text = weir__buffer_growing();
+        more = suggest_put_hurt(&text, suggest, i, k);
+        print_said(k == 0 ? "whom it hurts" : "", &text);
+        weir__buffer_free(&text);
+    }
+}
+
+static void print_figures(const struct suggest *suggest, size_t i)
+{
+    const struct desk_suggest *result = suggest->result;
     const struct desk_suggestion *it = &result->suggestions[i];
     const struct desk_tally *tally = &result->judged->tallies[i];
     char text[320];
@@ -161,13 +182,15 @@ static void print_figures(const struct desk_suggest *result, size_t i)
     buffer = weir__buffer_over(text, sizeof text);
     suggest_put_keys(&buffer, result, i);
     cli_print_labelled("", LABELS, text);
-    print_worst(result->judged, i);
+    print_hurt(suggest, i);
+    print_worst(result->judged, i, false);
     if (tally->delayed > 0) {
         buffer = weir__buffer_over(text, sizeof text);
         weir__put_format(&buffer, "%" PRId64 " requests, half at most %s, 99%% at most %s",
                          tally->delayed, cli_about(desk_tally_delay_us(tally, 0.5)).text,
                          cli_about(desk_tally_delay_us(tally, 0.99)).text);
         cli_print_labelled("delayed", LABELS, text);
+        print_worst(result->judged, i, true);
     }
     if (result->goal.protect == 0)
         return;
@@ -179,11 +202,29 @@ static void print_figures(const struct desk_suggest *result, size_t i)
 
 static void print_exempt(const struct desk_suggest *result, size_t i)
 {
-    struct weir__buffer text = weir__buffer_growing();
+    struct weir__buffer text = weir__buffer_growing(), stops = weir__buffer_growing();
+    suggest_put_stops(&stops, result, i);
+    print_said("suspects", &stops);
+    weir__buffer_free(&stops);
     if (result->options.spare_count > 0)
         suggest_put_exempt(&text, result, i);
     print_said("spared", &text);
     weir__buffer_free(&text);
+}
+
+/* Who is left out of the strict limit. */
+static void print_left_out(const struct desk_suggest *result)
+{
+    struct weir__buffer text = weir__buffer_growing();
+    suggest_put_decide(&text, result);
+    print_said("left out", &text);
+    weir__buffer_free(&text);
+    for (size_t i = 0; i < result->heavy.count; i++) {
+        text = weir__buffer_growing();
+        suggest_put_heavy_key(&text, result, i);
+        print_said("", &text);
+        weir__buffer_free(&text);
+    }
 }
 
 static void print_meets(const struct desk_suggest *result, size_t i)
@@ -250,23 +291,25 @@ static void print_suggestion(const struct suggest *suggest, size_t i)
     const struct desk_suggestion *it = &result->suggestions[i];
     struct cli_style style = cli_style_of(stdout);
     struct weir__buffer why = weir__buffer_growing();
-    printf("\n%s%zu. %s%s  %s%s%s%s\n", style.bold, i + 1, weir_limit_text(it->limit), style.off,
+    printf("\n%s%zu. %s%s  %s%s%s%s%s\n", style.bold, i + 1, weir_limit_text(it->limit), style.off,
            style.dim, it->total ? "for all together" : "for each ",
-           it->total ? "" : suggest->key_text, style.off);
+           it->total ? "" : suggest->key_text, it->strict ? ", with exemptions" : "", style.off);
     suggest_put_why(&why, suggest, i);
     cli_print_labelled("why", LABELS, why.data);
     weir__buffer_free(&why);
-    print_figures(result, i);
+    print_figures(suggest, i);
     print_exempt(result, i);
+    if (it->strict)
+        print_left_out(result);
     print_meets(result, i);
     print_paste(suggest, i);
 }
 
 /* To be copied: as it is, in lines of its own. */
-static void print_command(const struct suggest *suggest, bool total)
+static void print_command(const struct suggest *suggest, enum suggest_group group)
 {
     struct weir__buffer command = weir__buffer_growing();
-    if (suggest_put_command(&command, suggest, total, true))
+    if (suggest_put_command(&command, suggest, group, true))
         printf("  %s\n", command.data);
     weir__buffer_free(&command);
 }
@@ -279,8 +322,8 @@ static void print_end(const struct suggest *suggest)
                       "within these, in 95 of 100 cases. See the whole log over time, also beside "
                       "a limit of your own (--limit mine=...):",
                       0);
-    print_command(suggest, false);
-    print_command(suggest, true);
+    for (int group = 0; group < SUGGEST_GROUPS; group++)
+        print_command(suggest, (enum suggest_group)group);
 }
 
 void suggest_print(const struct suggest *suggest)

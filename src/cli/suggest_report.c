@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#define SAID 12 /* lines about the log, or about one suggestion */
+#define SAID 24 /* lines about the log, or about one suggestion */
 
 /* Lines and the room that their texts are in. */
 struct report_lines {
@@ -51,12 +51,33 @@ static void report_say_log(const struct suggest *suggest, struct report_lines *l
     weir__put_text(judged, ". They were not used to choose. The charts show them.");
     if (result->options.spare_count > 0)
         suggest_put_spared(report_line(lines, "to spare", false), result);
+    if (result->suspects.keys > 0)
+        suggest_put_suspects(report_line(lines, "suspects", false), result);
     if (!suggest_put_heavy(report_line(lines, "note", false), suggest))
         report_unsay(lines);
     if (result->count > 1)
         weir__put_text(report_line(lines, "order", false), suggest_order(result));
-    for (int total = 0; total < 2; total++) {
-        if (!suggest_put_command(report_line(lines, "replay", true), suggest, total, true))
+    for (int group = 0; group < SUGGEST_GROUPS; group++) {
+        struct weir__buffer *line = report_line(lines, "replay", true);
+        if (!suggest_put_command(line, suggest, (enum suggest_group)group, true))
+            report_unsay(lines);
+    }
+}
+
+static void report_say_left_out(const struct desk_suggest *result, struct report_lines *lines)
+{
+    suggest_put_decide(report_line(lines, "left out", false), result);
+    for (size_t i = 0; i < result->heavy.count; i++)
+        suggest_put_heavy_key(report_line(lines, "", false), result, i);
+}
+
+static void report_say_hurt(const struct suggest *suggest, size_t i, struct report_lines *lines)
+{
+    bool more = true;
+    for (size_t k = 0; more; k++) {
+        struct weir__buffer *line = report_line(lines, k == 0 ? "whom it hurts" : "", false);
+        more = suggest_put_hurt(line, suggest, i, k);
+        if (line->len == 0)
             report_unsay(lines);
     }
 }
@@ -69,8 +90,13 @@ static void report_say_suggestion(const struct suggest *suggest, size_t i,
     suggest_put_why(report_line(lines, "why", false), suggest, i);
     suggest_put_requests(report_line(lines, "denied", false), result, i);
     suggest_put_keys(report_line(lines, "", false), result, i);
+    report_say_hurt(suggest, i, lines);
+    if (result->suspects.keys > 0)
+        suggest_put_stops(report_line(lines, "suspects", false), result, i);
     if (result->options.spare_count > 0)
         suggest_put_exempt(report_line(lines, "spared", false), result, i);
+    if (result->suggestions[i].strict)
+        report_say_left_out(result, lines);
     suggest_put_meets(report_line(lines, "goal", false), result, i);
     suggest_paste_make(suggest, i, &paste);
     bool policy = !paste.no_policy.message[0];
@@ -89,6 +115,7 @@ int suggest_write_report(const struct suggest *suggest)
     const struct desk_suggest *result = suggest->result;
     struct desk_shown shown[DESK_SUGGESTIONS];
     struct report_lines about[DESK_SUGGESTIONS] = {0}, log = {0};
+    struct weir__buffer names[DESK_SUGGESTIONS];
     if (!suggest->report_path)
         return CLI_OK;
     if (result->count == 0 || !result->judged)
@@ -96,7 +123,10 @@ int suggest_write_report(const struct suggest *suggest)
     for (size_t i = 0; i < result->count; i++) {
         const char *text = weir_limit_text(result->suggestions[i].limit);
         report_say_suggestion(suggest, i, &about[i]);
-        shown[i] = (struct desk_shown){.name = text,
+        names[i] = weir__buffer_growing();
+        weir__put_format(&names[i], "%s%s", text,
+                         result->suggestions[i].strict ? ", with exemptions" : "");
+        shown[i] = (struct desk_shown){.name = names[i].data,
                                        .limit = result->suggestions[i].limit,
                                        .text = text,
                                        .said = report_lines_end(&about[i]),
@@ -113,8 +143,10 @@ int suggest_write_report(const struct suggest *suggest)
                                  .said_count = log.count,
                                  .several = true};
     int code = cli_write_report(suggest->call, &report, suggest->report_path);
-    for (size_t i = 0; i < result->count; i++)
+    for (size_t i = 0; i < result->count; i++) {
         report_lines_free(&about[i]);
+        weir__buffer_free(&names[i]);
+    }
     report_lines_free(&log);
     return code;
 }

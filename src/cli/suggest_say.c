@@ -10,7 +10,10 @@
 #define FEW_KEYS 10    /* fewer say little */
 #define THIN 0.8       /* of what the goal permits: more leaves little room */
 #define SECOND_US INT64_C(1000000)
-#define HEAVY 0.5 /* of all requests: a key that should be known by name */
+#define HEAVY 0.5     /* of all requests: a key that should be known by name */
+#define ONE_PATH 0.95 /* of the requests of a key: nearly all */
+/* Of a path of the log, to be copied into a shell. */
+#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
 struct suggest_text suggest_percent(double part)
 {
@@ -60,13 +63,18 @@ static struct suggest_text say_time(int64_t us)
     return ret;
 }
 
+static void say_span(struct weir__buffer *out, int64_t from_us, int64_t to_us)
+{
+    struct suggest_text from = say_time(from_us), to = say_time(to_us);
+    bool same = strlen(to.text) > 11 && !strncmp(from.text, to.text, 11); /* the day */
+    weir__put_format(out, "%s to %s", from.text, to.text + (same ? 11 : 0));
+}
+
 void suggest_put_part(struct weir__buffer *out, const struct desk_part *part)
 {
-    struct suggest_text from = say_time(part->from_us), to = say_time(part->to_us);
-    bool same = strlen(to.text) > 11 && !strncmp(from.text, to.text, 11); /* the day */
-    weir__put_format(out, "%s to %s: %" PRId64 " request%s of %" PRId64 " key%s", from.text,
-                     to.text + (same ? 11 : 0), part->requests, say_s(part->requests), part->keys,
-                     say_s(part->keys));
+    say_span(out, part->from_us, part->to_us);
+    weir__put_format(out, ": %" PRId64 " request%s of %" PRId64 " key%s", part->requests,
+                     say_s(part->requests), part->keys, say_s(part->keys));
 }
 
 void suggest_put_spared(struct weir__buffer *out, const struct desk_suggest *result)
@@ -83,6 +91,37 @@ void suggest_put_spared(struct weir__buffer *out, const struct desk_suggest *res
     if (whole->spared_keys > (int64_t)n)
         weir__put_format(out, " and %" PRId64 " more; %" PRId64 " requests in all",
                          whole->spared_keys - (int64_t)n, whole->spared_requests);
+}
+
+void suggest_put_suspects(struct weir__buffer *out, const struct desk_suggest *result)
+{
+    const struct desk_part *first = &result->parts[0], *second = &result->parts[1];
+    int64_t keys = result->suspects.keys;
+    int64_t requests = first->suspect_requests + second->suspect_requests;
+    if (keys == 0 || requests == 0)
+        return;
+    int64_t from_us = (first->suspect_requests > 0 ? first : second)->suspects_from_us;
+    int64_t to_us = (second->suspect_requests > 0 ? second : first)->suspects_to_us;
+    weir__put_format(out, "%" PRId64 " key%s with %" PRId64 " requests and no good answer (", keys,
+                     say_s(keys), requests);
+    say_span(out, from_us, to_us);
+    weir__put_format(out, "). The goal does not protect %s.", keys == 1 ? "it" : "them");
+}
+
+void suggest_put_stops(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
+{
+    const struct desk_suggestion *it = &result->suggestions[i];
+    int64_t requests = result->parts[0].suspect_requests + result->parts[1].suspect_requests;
+    int64_t denied = it->chosen.suspects_denied + it->outcome.suspects_denied;
+    const char *their = result->suspects.keys == 1 ? "its" : "their";
+    if (requests == 0)
+        return;
+    if (denied == 0)
+        weir__put_format(out, "none of %s requests would be denied: this limit does not stop %s",
+                         their, result->suspects.keys == 1 ? "it" : "them");
+    else
+        weir__put_format(out, "%s of %s requests would be denied",
+                         suggest_percent((double)denied / (double)requests).text, their);
 }
 
 /* To deny few requests, a limit must let the heaviest key pass: that is seldom what is meant. */
@@ -160,16 +199,39 @@ static void why_put_meaning(struct weir__buffer *out, const struct suggest *sugg
     weir__put_text(out, ". ");
 }
 
+/* A sliding counter knows two numbers of a key, not the times of its requests. */
+static void why_put_counter(struct weir__buffer *out, const weir_limit *limit)
+{
+    for (size_t i = 0; i < limit->count; i++) {
+        if (weir__algorithm_of(&limit->rules[i])->shape == WEIR__SHAPE_PAIR)
+            weir__put_format(
+                out, "Bursts may get up to twice as much, and then wait longer than %s %s. ",
+                limit->rules[i].period_us == 3600 * SECOND_US ? "an" : "a",
+                why_period(limit->rules[i].period_us));
+    }
+}
+
+static void why_put_queue(struct weir__buffer *out, const struct desk_goal *goal, const char *unit)
+{
+    int64_t waiting = goal->protect / 2;
+    weir__put_format(out, "Whoever asks, at most %" PRId64 " go%s ahead per %s", goal->protect,
+                     goal->protect == 1 ? "es" : "", unit);
+    if (waiting > 0)
+        weir__put_format(out,
+                         "; up to %" PRId64 " more wait%s for %s turn, at most half a %s, and the "
+                         "rest is denied.",
+                         waiting, waiting == 1 ? "s" : "", waiting == 1 ? "its" : "their", unit);
+    else
+        weir__put_text(out, ", and the rest is denied.");
+}
+
 static void why_put_total(struct weir__buffer *out, const struct suggest *suggest,
                           const struct desk_suggestion *it)
 {
     const struct desk_goal *goal = &suggest->result->goal;
     const char *unit = why_period(goal->protect_us);
     if (it->kind == DESK_KIND_QUEUE)
-        weir__put_format(out,
-                         "Whoever asks, at most %" PRId64 " go ahead per %s; up to %" PRId64
-                         " more wait for their turn, at most half a %s, and the rest is denied.",
-                         goal->protect, unit, goal->protect / 2, unit);
+        why_put_queue(out, goal, unit);
     else
         weir__put_format(out,
                          "Whoever asks, at most %" PRId64
@@ -192,8 +254,8 @@ static void why_put_first(struct weir__buffer *out, const struct desk_suggestion
         weir__put_format(out, ", at least half of what %s asked for",
                          did->keys_stopped == 1 ? "it" : "each");
     else if (did->keys_stopped > 0)
-        weir__put_format(out, "; %" PRId64 " of them lost at least half of what they asked for",
-                         did->keys_stopped);
+        weir__put_format(out, "; %" PRId64 " of them lost at least half of what %s asked for",
+                         did->keys_stopped, did->keys_stopped == 1 ? "it" : "they");
     weir__put_format(out, ".%s", it->roomy ? " Half as much would have denied no more keys." : "");
 }
 
@@ -205,6 +267,7 @@ void suggest_put_why(struct weir__buffer *out, const struct suggest *suggest, si
         return;
     }
     why_put_meaning(out, suggest, it->limit);
+    why_put_counter(out, it->limit);
     if (suggest->result->goal.protect > 0) {
         weir__put_format(out,
                          "In the first half, all keys together then came to at most %" PRId64
@@ -237,6 +300,87 @@ void suggest_put_keys(struct weir__buffer *out, const struct desk_suggest *resul
                      suggest_percent(share->high).text);
 }
 
+void suggest_put_decide(struct weir__buffer *out, const struct desk_suggest *result)
+{
+    size_t count = result->heavy.count;
+    weir__put_format(out,
+                     "%zu key%s that it would deny. You must decide: a friend, like an office or a "
+                     "probe, stays in the list below. An attacker must leave it.",
+                     count, say_s((int64_t)count));
+}
+
+/* "mostly curl/8.5", or how many there are. */
+static void say_agents(struct weir__buffer *out, const struct desk_profile *key)
+{
+    const struct desk_agent *most = &key->agents[0];
+    for (size_t i = 1; i < key->agent_count; i++) {
+        if (key->agents[i].requests > most->requests)
+            most = &key->agents[i];
+    }
+    if (key->agent_count == 0)
+        return;
+    if (2 * most->requests > key->requests)
+        weir__put_format(out, "; %sagent \"%s\"",
+                         most->requests < key->requests ? "mostly the " : "",
+                         cli_show_text(most->text).text);
+    else
+        weir__put_format(out, "; %zu%s agents", key->agent_count,
+                         key->more_agents ? " or more" : "");
+}
+
+void suggest_put_heavy_key(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
+{
+    const struct desk_heavy_key *heavy = &result->heavy.keys[i];
+    const struct desk_profile *key = &heavy->profile;
+    weir__put_format(out, "%s: %s of all requests; the limit would deny %s of them",
+                     cli_show_text(heavy->text).text,
+                     suggest_percent((double)key->requests / (double)result->whole->requests).text,
+                     suggest_percent((double)heavy->would_deny / (double)key->requests).text);
+    for (size_t s = 0; s < DESK_REFUSALS && key->answers > 0; s++) {
+        if (key->refused[s] > 0)
+            weir__put_format(out, "; %s of the answers were %d",
+                             suggest_percent((double)key->refused[s] / (double)key->answers).text,
+                             desk_refusals[s]);
+    }
+    say_agents(out, key);
+}
+
+/* Nearly all of its requests have one path, and --where can select it. */
+static void say_path(struct weir__buffer *out, const struct suggest *suggest,
+                     const struct desk_profile *key)
+{
+    double part = key->requests > 0 ? (double)key->of_path / (double)key->requests : 0;
+    const char *path = key->path;
+    bool plain = path[0] == '/' && path[strspn(path, PLAIN)] == 0;
+    if (part < ONE_PATH || !plain || suggest_selects_path(suggest))
+        return;
+    weir__put_format(out, "; %s for %s: try --where path=%s", suggest_percent(part).text, path,
+                     path);
+}
+
+bool suggest_put_hurt(struct weir__buffer *out, const struct suggest *suggest, size_t i, size_t k)
+{
+    const struct desk_suggest *result = suggest->result;
+    const struct desk_suggestion *it = &result->suggestions[i];
+    if (k == it->hurt_count && it->hurt_keys > (int64_t)k)
+        weir__put_format(out, "and %" PRId64 " more", it->hurt_keys - (int64_t)k);
+    if (k >= it->hurt_count)
+        return false;
+    const struct desk_hurt *hurt = &it->hurt[k];
+    const struct desk_profile *profile = &hurt->profile;
+    const struct desk_key *key = desk_engine_find(result->whole, profile->hash);
+    struct weir__span text = key ? desk_key_text(result->whole, key) : weir__span_of("?");
+    weir__put_format(out, "%s: %" PRId64 " of its %" PRId64 " requests denied in the whole log",
+                     cli_show(text.data, text.len).text, hurt->denied, hurt->requests);
+    if (profile->answers > 0)
+        weir__put_format(
+            out, "; %s of its answers were good",
+            suggest_percent((double)desk_profile_good(profile) / (double)profile->answers).text);
+    say_agents(out, profile);
+    say_path(out, suggest, profile);
+    return true;
+}
+
 void suggest_put_exempt(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
 {
     const struct desk_suggestion *it = &result->suggestions[i];
@@ -251,23 +395,35 @@ void suggest_put_exempt(struct weir__buffer *out, const struct desk_suggest *res
                          it->outcome.spared_denied);
 }
 
+/* The goal is about the others. */
+static const char *meets_besides(const struct desk_part *part)
+{
+    return part->suspect_keys > 0 ? "besides the suspects " : "";
+}
+
 /* Which goal was missed, and by how much. */
 static void meets_put_missed(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
 {
     const struct desk_suggestion *it = &result->suggestions[i];
     const struct desk_goal *goal = &result->goal;
+    const struct desk_part *part = &result->parts[1];
     weir__put_text(out, "missed: ");
     if (it->outcome.spared_denied > 0)
         weir__put_format(out, "%" PRId64 " request%s of keys to be spared %s denied",
                          it->outcome.spared_denied, say_s(it->outcome.spared_denied),
                          it->outcome.spared_denied == 1 ? "was" : "were");
     else if (goal->keys >= 0 &&
-             it->outcome.keys_denied > desk_goal_keys(goal, result->parts[1].keys))
-        weir__put_format(out, "%s of the keys were denied, and the goal is %g%%",
-                         suggest_percent(it->keys.part).text, (double)goal->keys / 1e4);
-    else if (goal->requests >= 0 && it->requests.part * DESK_MILLION > (double)goal->requests)
-        weir__put_format(out, "%s of the requests were denied, and the goal is %g%%",
-                         suggest_percent(it->requests.part).text, (double)goal->requests / 1e4);
+             it->outcome.others_keys_denied > desk_goal_keys(goal, desk_part_keys(part)))
+        weir__put_format(out, "%s%s of the keys were denied, and the goal is %g%%",
+                         meets_besides(part),
+                         suggest_percent((double)it->outcome.others_keys_denied /
+                                         (double)weir__max(desk_part_keys(part), 1))
+                             .text,
+                         (double)goal->keys / 1e4);
+    else if (goal->requests >= 0 && it->others_part * DESK_MILLION > (double)goal->requests)
+        weir__put_format(out, "%s%s of the requests were denied, and the goal is %g%%",
+                         meets_besides(part), suggest_percent(it->others_part).text,
+                         (double)goal->requests / 1e4);
     else if (goal->protect > 0 && it->outcome.highest > goal->protect)
         weir__put_format(out, "%" PRId64 " went ahead, and the goal is %" PRId64,
                          it->outcome.highest, goal->protect);
@@ -280,21 +436,23 @@ static bool meets_put_room(struct weir__buffer *out, const struct desk_suggest *
 {
     const struct desk_suggestion *it = &result->suggestions[i];
     const struct desk_goal *goal = &result->goal;
-    int64_t most = goal->keys >= 0 ? desk_goal_keys(goal, result->parts[1].keys) : 0;
-    int64_t denied = it->outcome.keys_denied;
+    const struct desk_part *part = &result->parts[1];
+    const char *besides = meets_besides(part);
+    int64_t most = goal->keys >= 0 ? desk_goal_keys(goal, desk_part_keys(part)) : 0;
+    int64_t denied = it->outcome.others_keys_denied;
     bool thin = false;
     if (goal->keys >= 0 && most == 0)
-        weir__put_text(out, ": nobody was denied");
+        weir__put_format(out, ": %snobody was denied", besides);
     else if (goal->keys >= 0)
-        weir__put_format(out, ": %" PRId64 " key%s denied, and the goal permits %" PRId64, denied,
-                         say_s(denied), most);
+        weir__put_format(out, ": %s%" PRId64 " key%s denied, and the goal permits %" PRId64,
+                         besides, denied, say_s(denied), most);
     thin = most > 0 && (double)denied > THIN * (double)most;
     if (goal->requests < 0)
         return thin;
-    weir__put_format(out, "%s %s of the requests denied, and the goal permits %g%%",
-                     goal->keys >= 0 ? ";" : ":", suggest_percent(it->requests.part).text,
-                     (double)goal->requests / 1e4);
-    return thin || it->requests.part * DESK_MILLION > THIN * (double)goal->requests;
+    weir__put_format(out, "%s %s%s of the requests denied, and the goal permits %g%%",
+                     goal->keys >= 0 ? ";" : ":", goal->keys >= 0 ? "" : besides,
+                     suggest_percent(it->others_part).text, (double)goal->requests / 1e4);
+    return thin || it->others_part * DESK_MILLION > THIN * (double)goal->requests;
 }
 
 void suggest_put_meets(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
@@ -308,7 +466,7 @@ void suggest_put_meets(struct weir__buffer *out, const struct desk_suggest *resu
     bool thin = meets_put_room(&room, result, i);
     weir__put_text(out, thin ? "met, with little room" : "met");
     weir__put_text(out, room.data);
-    if (goal->keys >= 0 && result->parts[1].keys < FEW_KEYS)
+    if (goal->keys >= 0 && desk_part_keys(&result->parts[1]) < FEW_KEYS)
         weir__put_text(out, "; so few keys say little about another day");
     weir__buffer_free(&room);
 }

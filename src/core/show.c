@@ -53,6 +53,7 @@ void weir__show(const struct weir__rule *rule, bool whole, const struct weir__st
                                 .whole = whole,
                                 .count = whole ? rule->count : 0,
                                 .remaining = -1,
+                                .retry_after_us = -1,
                                 .at_us = weir__newest_us(rule, stored),
                                 .fresh_us = fresh_us};
     if (permits)
@@ -64,6 +65,9 @@ void weir__show(const struct weir__rule *rule, bool whole, const struct weir__st
     if (whole || (state.present && !permits))
         algorithm->load(rule, &state, now_us);
     if (whole) {
+        struct weir__request one = {now_us, 1, weir__wait_for(rule, WEIR_WAIT_DEFAULT)};
+        algorithm->judge(rule, &state, &one, &row);
+        ret->retry_after_us = row.retry_after_us;
         algorithm->report(rule, &state, now_us, &row);
         ret->remaining = row.remaining;
     }
@@ -82,6 +86,7 @@ void weir__shown_of(int kind, const int64_t numbers[WEIR__SHOWN_NUMBERS], struct
                                 .spent = numbers[3],
                                 .stored = numbers[4],
                                 .remaining = -1,
+                                .retry_after_us = -1,
                                 .entries = numbers[5],
                                 .at_us = numbers[6],
                                 .fresh_us = numbers[7]};

@@ -8,13 +8,14 @@
 struct weir__shown {
     struct weir__rule rule; /* kind, period, precision; `whole`: all it was last charged under */
     bool whole;
-    int64_t count;     /* last charged under; 0: the store does not keep it */
-    int64_t spent;     /* tokens or requests that count now; smooth and warmup: 0 */
-    int64_t stored;    /* smooth, warmup: permits saved when it was last written, whole ones */
-    int64_t remaining; /* `whole`: what is left now; else -1 */
-    int64_t entries;   /* logs and windows: entries; concurrent: leases */
-    int64_t at_us;     /* newest time; smooth, warmup: the next free one */
-    int64_t fresh_us;  /* from when on it counts as absent */
+    int64_t count;          /* last charged under; 0: the store does not keep it */
+    int64_t spent;          /* tokens or requests that count now; smooth and warmup: 0 */
+    int64_t stored;         /* smooth, warmup: permits saved when it was last written, whole ones */
+    int64_t remaining;      /* `whole`: what is left now; else -1 */
+    int64_t retry_after_us; /* `whole`: when a cost of 1 is allowed; else -1 */
+    int64_t entries;        /* logs and windows: entries; concurrent: leases */
+    int64_t at_us;          /* newest time; smooth, warmup: the next free one */
+    int64_t fresh_us;       /* from when on it counts as absent */
 };
 
 /* Describes a sound state that was written under a rule, of which all numbers are known or not.

@@ -4,6 +4,9 @@
  * those that keep the goal, one is chosen that stops nearly as much as any and denies as few keys
  * as possible. If none stops anything, one that denies nobody. It has room, if that costs little:
  * half of it would not have denied more keys.
+ *
+ * Suspects count as stopped, but not as denied. Those of the second part also say whether a limit
+ * that leaves spared keys out is worth it: the goal does not judge them.
  */
 #include "desk/suggest.h"
 
@@ -18,6 +21,7 @@
 #define WORTH_BOTH 1.05      /* as much as the better one alone */
 #define WORTH_FIRST 0.5      /* of the most that any stops: what stops less does not come first */
 #define WORTH_SPARING 0.5    /* of what a limit stops that leaves the spared keys out */
+#define WORTH_STRICT 3       /* times as strict as the one that suits the heavy keys, too */
 #define BURST_STEPS 2
 #define ROOM_LEAST 3      /* requests: half of a small number is little */
 #define PROTECT_ROOM 0.9  /* of what is protected, for limits of single keys */
@@ -67,8 +71,8 @@ static bool choose_is_better(struct choose_pick a, struct choose_pick b)
 {
     const struct desk_outcome *x = &a.row->outcomes[a.size], *y = &b.row->outcomes[b.size];
 
-    if (x->keys_denied != y->keys_denied)
-        return x->keys_denied < y->keys_denied;
+    if (x->others_keys_denied != y->others_keys_denied)
+        return x->others_keys_denied < y->others_keys_denied;
     return choose_weight(a) < choose_weight(b);
 }
 
@@ -99,7 +103,7 @@ static bool choose_is_twice(const struct desk_search *search, struct choose_pick
         for (int size = row->first; row->kind == own->kind && half && size <= row->last; size++) {
             int64_t most = weir__min(desk_nice[pick.size] / 2, desk_nice[pick.size] - ROOM_LEAST);
             if (row->outcomes[size].seen && desk_nice[size] <= most &&
-                row->outcomes[size].keys_denied <= choose_outcome(pick)->keys_denied)
+                row->outcomes[size].others_keys_denied <= choose_outcome(pick)->others_keys_denied)
                 return true;
         }
     }
@@ -114,7 +118,7 @@ static bool choose_is_steps(struct choose_pick pick)
     int least = row->hi;
     while (least < pick.size &&
            (!row->outcomes[least].seen ||
-            row->outcomes[least].keys_denied > choose_outcome(pick)->keys_denied))
+            row->outcomes[least].others_keys_denied > choose_outcome(pick)->others_keys_denied))
         least++;
     return pick.size >= least + (row->kind == DESK_KIND_BUCKET ? BURST_STEPS : 1);
 }
@@ -180,6 +184,48 @@ static double choose_effect(struct choose_pick pick)
     return pick.row ? (double)choose_outcome(pick)->stopped_denied : -1;
 }
 
+/* Suspects of the second part: what limits stop of them. The second one leaves spared keys out. */
+static int choose_try_suspects(struct desk_suggest *suggest, const struct choose_pick picks[2],
+                               double rets[2], weir_error *err)
+{
+    struct desk_candidate candidates[2] = {{.name = NULL}};
+    weir_limit *limits[2] = {NULL};
+    struct desk_engine *engine = NULL;
+    int code = 0;
+    for (int i = 0; i < 2 && code == 0; i++) {
+        char text[WEIR__RULE_TEXT_MAX];
+        struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+        desk_row_put(&buffer, picks[i].row, picks[i].size);
+        code = weir_limit_parse(text, &limits[i], err);
+        candidates[i] = (struct desk_candidate){"tried", limits[i], false, i == 1};
+    }
+    if (code == 0)
+        code = desk_suggest_engine(suggest, candidates, 2, false, &engine, err);
+    if (code == 0)
+        code = desk_suggest_pass(suggest, &suggest->parts[1], engine, err);
+    for (int i = 0; i < 2; i++)
+        rets[i] = code == 0 ? (double)engine->tallies[i].suspects_stopped : 0;
+    desk_engine_free(engine); /* before its limits */
+    for (int i = 0; i < 2; i++)
+        weir_limit_free(limits[i]);
+    return code;
+}
+
+/* Whether a limit stops too little that is loose enough for the keys that are to be spared, beside
+ * one that leaves them out. */
+static int choose_exempts(struct desk_suggest *suggest, struct choose_pick loose,
+                          struct choose_pick exempt, bool *ret, weir_error *err)
+{
+    const struct choose_pick picks[2] = {loose, exempt};
+    double suspects[2] = {0, 0};
+    int code = 0;
+    *ret = exempt.row && choose_effect(loose) < WORTH_SPARING * choose_effect(exempt);
+    if (!*ret && loose.row && exempt.row && suggest->suspects.keys > 0)
+        code = choose_try_suspects(suggest, picks, suspects, err);
+    *ret = *ret || suspects[0] < WORTH_SPARING * suspects[1];
+    return code;
+}
+
 /* The best of a kind that is loose enough for the keys that are to be spared. If it stops too
  * little of the rest, the best that leaves these keys out. */
 static int choose_add_kind(struct desk_search *search, const struct desk_search *other,
@@ -192,10 +238,12 @@ static int choose_add_kind(struct desk_search *search, const struct desk_search 
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     if (other) {
         struct choose_pick exempt = choose_pick(other, kind);
-        if (exempt.row && choose_effect(pick) < WORTH_SPARING * choose_effect(exempt)) {
-            pick = exempt;
-            from = other;
-        }
+        bool exempts;
+        int code = choose_exempts(suggest, pick, exempt, &exempts, err);
+        if (code)
+            return code;
+        pick = exempts ? exempt : pick;
+        from = exempts ? other : search;
     }
     if (!pick.row)
         return 0;
@@ -328,21 +376,84 @@ int desk_choose(struct desk_search *search, struct desk_search *other, weir_erro
     return code ? code : choose_check_exempt(search, err);
 }
 
+/* What a window lets through in a second. */
+static double choose_rate(int64_t count, int64_t period_us)
+{
+    return 1e6 * (double)count / (double)period_us;
+}
+
+int desk_choose_strict(struct desk_search *search, bool *ret_added, weir_error *err)
+{
+    struct desk_suggest *suggest = search->suggest;
+    struct choose_pick pick = choose_pick(search, DESK_KIND_WINDOW);
+    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    bool far = true;
+    *ret_added = false;
+    if (!pick.row)
+        return 0;
+    for (size_t i = 0; i < suggest->count; i++) {
+        const struct weir__rule *rule = &suggest->suggestions[i].limit->rules[0];
+        if (suggest->suggestions[i].kind == DESK_KIND_WINDOW &&
+            choose_rate(rule->count, rule->period_us) <
+                WORTH_STRICT * choose_rate(desk_nice[pick.size], pick.row->period_us))
+            far = false;
+    }
+    if (!far && suggest->suspects.keys == 0)
+        return 0;
+    desk_row_put(&buffer, pick.row, pick.size);
+    int code = choose_add(suggest, DESK_KIND_WINDOW, text, false, err);
+    if (code)
+        return code;
+    struct desk_suggestion *it = &suggest->suggestions[suggest->count - 1];
+    it->chosen = *choose_outcome(pick);
+    it->roomy = choose_is_twice(search, pick);
+    it->exempt = it->strict = *ret_added = true;
+    it->first_or_none = !far;
+    return 0;
+}
+
 /* ---- their order ---- */
 
-/* What comes first: 0, 1, 2. To protect something, meeting the goal is all that is asked for. */
+/* What is denied to suspects of the whole log. */
+static int64_t choose_of_suspects(const struct desk_suggestion *it)
+{
+    return it->chosen.suspects_denied + it->outcome.suspects_denied;
+}
+
+/* Whether the strict one comes first: it meets the goal, and no other that does denies suspects
+ * half as much without stopping a friend. */
+static bool choose_strict_first(const struct desk_suggest *suggest)
+{
+    int64_t strict = 0, others = 0;
+    for (size_t i = 0; i < suggest->count; i++) {
+        const struct desk_suggestion *it = &suggest->suggestions[i];
+        int64_t *most = it->strict ? &strict : &others;
+        *most = it->meets && !it->stops_friend ? weir__max(*most, choose_of_suspects(it)) : *most;
+    }
+    return WORTH_FIRST * (double)strict > (double)others;
+}
+
+/* What comes first: 0, 1, 2, 3. To protect something, meeting the goal is all that is asked for. */
 static int choose_class(const struct desk_suggest *suggest, const struct desk_suggestion *it)
 {
-    int64_t most = 0;
+    int64_t most = 0, suspects = 0;
+    bool strict_first = choose_strict_first(suggest);
     for (size_t i = 0; i < suggest->count; i++) {
-        if (suggest->suggestions[i].meets)
-            most = weir__max(most, suggest->suggestions[i].outcome.stopped_denied);
+        const struct desk_suggestion *other = &suggest->suggestions[i];
+        if (!other->meets || other->strict)
+            continue;
+        most = weir__max(most, other->outcome.stopped_denied);
+        suspects = weir__max(suspects, choose_of_suspects(other));
     }
+    if (it->strict)
+        return strict_first ? 0 : 3;
     if (!it->meets)
         return 2;
     bool useful = suggest->goal.protect > 0 ||
-                  (double)it->outcome.stopped_denied >= WORTH_FIRST * (double)most;
-    return useful ? 0 : 1;
+                  ((double)it->outcome.stopped_denied >= WORTH_FIRST * (double)most &&
+                   (double)choose_of_suspects(it) >= WORTH_FIRST * (double)suspects);
+    return useful && !strict_first ? 0 : 1;
 }
 
 static bool choose_comes_first(const struct desk_suggest *suggest, const struct desk_suggestion *a,
@@ -351,8 +462,8 @@ static bool choose_comes_first(const struct desk_suggest *suggest, const struct 
     int x = choose_class(suggest, a), y = choose_class(suggest, b);
     if (x != y)
         return x < y;
-    if (a->outcome.keys_denied != b->outcome.keys_denied)
-        return a->outcome.keys_denied < b->outcome.keys_denied;
+    if (a->outcome.others_keys_denied != b->outcome.others_keys_denied)
+        return a->outcome.others_keys_denied < b->outcome.others_keys_denied;
     return !a->exempt && b->exempt;
 }
 
@@ -371,7 +482,7 @@ bool desk_choose_order(struct desk_suggest *suggest)
     return changed;
 }
 
-const char *desk_kind_name(enum desk_kind kind)
+static const char *choose_kind_name(enum desk_kind kind)
 {
     switch (kind) {
     case DESK_KIND_BUCKET:
@@ -384,4 +495,9 @@ const char *desk_kind_name(enum desk_kind kind)
         break;
     }
     return "queue";
+}
+
+const char *desk_suggestion_name(const struct desk_suggestion *it)
+{
+    return it->strict ? "strict" : choose_kind_name(it->kind);
 }

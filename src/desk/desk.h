@@ -28,9 +28,17 @@
 #define DESK_DISORDER_MAX INT64_C(3600000000)
 #define DESK_WAITING_MAX (1 << 20) /* arrivals that wait for their turn */
 #define DESK_EXAMPLES 5
-#define DESK_CARRIED_MAX 64
+#define DESK_CARRIED_MAX 64 /* desk_facts.unseen_carried has a bit for each */
 
 /* ---- what is asked for ---- */
+
+/* Which file it is, and how much of it is read. Whoever reads files several times keeps one for
+ * each path: at first size is -1, the first opening sets it, and later ones read no more than that.
+ * A file that was replaced or shortened meanwhile is an error. */
+struct desk_extent {
+    uint64_t device, inode;
+    int64_t size; /* bytes; -1: not known yet, or not a file */
+};
 
 /* Everything may be 0. Texts must live as long as the reader. */
 struct desk_options {
@@ -41,6 +49,8 @@ struct desk_options {
                                  the log has */
     const char *const *where; /* "method=POST", "path!=/health|/ready", "status=4xx" */
     size_t where_count;
+    const char *const *wide; /* lines that are as these ask, but not as `where`, are counted */
+    size_t wide_count;
     const char *cost;             /* "bytes", "bytes/1000", "duration/100ms"; NULL: 1, or the cost
                                      that the log has */
     const char *const *templates; /* of paths in keys: "/users/{id}" */
@@ -51,11 +61,12 @@ struct desk_options {
     /* How far lines may be out of order. 0: DESK_DISORDER_US, but traces stay as they are; -1: all
      * arrivals come as they stand in the files, and times are not spread. */
     int64_t disorder_us;
-    bool no_spread;          /* leave times in whole seconds as they are */
-    bool follow;             /* wait for more at the end of a file */
-    bool strict;             /* the first line that cannot be read is an error */
-    uint64_t secret[2];      /* of the hashes of keys */
-    struct weir__span begun; /* of standard input: what was read of it already */
+    bool no_spread;              /* leave times in whole seconds as they are */
+    bool follow;                 /* wait for more at the end of a file */
+    bool strict;                 /* the first line that cannot be read is an error */
+    uint64_t secret[2];          /* of the hashes of keys */
+    struct weir__span begun;     /* of standard input: what was read of it already */
+    struct desk_extent *extents; /* one for each path, at least one; NULL: files are read once */
     /* Attributes to hand on with every arrival, for policies: any names that keys may have. */
     const char *const *carried;
     size_t carried_count;
@@ -124,12 +135,14 @@ struct desk_facts {
     int64_t lines;    /* without empty ones and headers */
     int64_t arrivals; /* that desk_reader_next gave */
     int64_t filtered; /* by options->where */
+    int64_t wide;     /* of these: as options->wide asks */
     int64_t keyless;  /* without a value for the key: the limit would not apply */
     char names[400];  /* of the members that the first line of JSON has, as they stand in the
                                 log: "ts, client.ip" */
     const char
         *unseen_field; /* of options->fields: no line has what it names; NULL: all are there */
     const char *unseen_where; /* likewise of options->where; but NAME!=* needs nothing */
+    uint64_t unseen_carried;  /* a bit for each of options->carried that no line has */
     const char *const *where; /* options->where */
     size_t where_count;
     char hint[400]; /* no line is as `where` asks: what lines have instead, safe to print; or "" */

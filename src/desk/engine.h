@@ -48,6 +48,7 @@ struct desk_engine_options {
     bool peaks;                              /* of each key, by cost */
     const char *const *spare;                /* keys or networks; they live as long as the engine */
     size_t spare_count;
+    const struct desk_engine *answers; /* who is a suspect: suspects.c; NULL: nobody */
 };
 
 /* ---- what is known of a key ---- */
@@ -69,8 +70,10 @@ struct desk_key {
     int64_t last_us;
     uint32_t text; /* its place, in units of 8 bytes */
     uint8_t text_len, text_room;
-    bool text_cut;
-    bool spared;
+    bool text_cut : 1;
+    bool spared : 1;
+    bool suspect : 1; /* no answer to it was good: desk_engine_options.answers */
+    bool good : 1;    /* it had a good answer; only where answers are noted */
     /* Then struct desk_peak of DESK_PEAKS if they are wanted, a mark for each candidate, and the
      * states. */
 };
@@ -78,7 +81,8 @@ struct desk_key {
 /* ---- what a candidate did ---- */
 
 struct desk_bin {
-    int64_t allowed, denied, delayed; /* the delayed are allowed, too */
+    int64_t allowed, denied, delayed;  /* the delayed are allowed, too */
+    int64_t suspects, suspects_denied; /* of them those of suspects */
 };
 
 #define DESK_DELAY_STEPS 16 /* of a power of two: delays are known to 6 % */
@@ -95,12 +99,14 @@ struct desk_rates {
 struct desk_tally {
     int64_t allowed, denied, delayed;
     int64_t cost_allowed, cost_denied; /* saturating */
-    int64_t keys_denied;               /* keys that were denied at least once */
+    int64_t keys_denied, keys_delayed; /* keys that were denied at least once; delayed */
     /* Of keys, complete once desk_engine_end was called. A key is stopped if it lost at least half
      * of its requests: of the others that were denied, a limit takes only a little. */
-    int64_t requests_of_denied;           /* all requests of the keys that were denied */
-    int64_t keys_stopped, stopped_denied; /* and what these were denied */
-    int64_t spared_denied;                /* requests of keys that are spared */
+    int64_t requests_of_denied;                /* all requests of the keys that were denied */
+    int64_t keys_stopped, stopped_denied;      /* and what these were denied */
+    int64_t spared_denied;                     /* requests of keys that are spared */
+    int64_t suspects_denied, suspects_stopped; /* of suspects; and of those that were stopped */
+    int64_t suspect_keys_denied;
     int64_t spared_would_deny; /* of keys that it leaves out: what it would deny them otherwise */
     int64_t longest_delay_us, longest_locked_us;
     uint64_t locked_hash[2]; /* of the key that was locked out longest */
@@ -137,6 +143,8 @@ struct desk_engine {
     struct desk_spared *spared; /* one for each of options.spare */
     int64_t spared_keys,
         spared_requests; /* a key that was forgotten and comes again counts again */
+    int64_t suspect_keys, suspect_requests;   /* likewise */
+    int64_t suspects_from_us, suspects_to_us; /* the first and the last of these */
     /* keys.c */
     size_t stride;              /* bytes of an entry */
     size_t marks_at, states_at; /* in an entry */
@@ -200,10 +208,20 @@ size_t desk_engine_unmatched(const struct desk_engine *engine);
 /* The keys that a candidate denied most, most first; of equals by their texts. How many. */
 size_t desk_engine_most_denied(const struct desk_engine *engine, size_t candidate,
                                const struct desk_key **ret, size_t n);
+/* Likewise, without suspects. */
+size_t desk_engine_most_hurt(const struct desk_engine *engine, size_t candidate,
+                             const struct desk_key **ret, size_t n);
+/* The keys that it delayed most. */
+size_t desk_engine_most_delayed(const struct desk_engine *engine, size_t candidate,
+                                const struct desk_key **ret, size_t n);
 /* The keys with most requests. */
 size_t desk_engine_heaviest(const struct desk_engine *engine, const struct desk_key **ret,
                             size_t n);
-/* Those of them that are spared. */
+/* The keys that asked for most in one of the spans desk_peak_us, without suspects; only if peaks
+ * were wanted. */
+size_t desk_engine_busiest(const struct desk_engine *engine, size_t peak,
+                           const struct desk_key **ret, size_t n);
+/* Those of desk_engine_heaviest that are spared. */
 size_t desk_engine_spared(const struct desk_engine *engine, const struct desk_key **ret, size_t n);
 
 /* Keys by how many requests they have: 1, 2 … 9, 10 … 99, 100 … 999 and so on. */
@@ -233,6 +251,10 @@ int desk_spare_make(struct desk_engine *engine);
 void desk_spare_free(struct desk_engine *engine);
 /* Whether a key is spared; it remembers which word it is like. */
 bool desk_spare_has(struct desk_engine *engine, struct weir__span key);
+
+/* suspects.c */
+/* Whether an engine whose answers were noted says that a key is a suspect. */
+bool desk_suspects_has(const struct desk_engine *answers, const uint64_t hash[2]);
 
 /* judge.c */
 void desk_judge_layout(struct desk_engine *engine);

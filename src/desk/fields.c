@@ -216,12 +216,17 @@ static struct desk_place fields_place(const struct desk_wanted *wanted, struct w
     }
     for (size_t i = 0; i < wanted->moved_count; i++) {
         struct weir__span moved = {wanted->moved[i].name, wanted->moved[i].len};
-        if (wanted->moved[i].slot < DESK_NAMED && desk_names_equal(name, moved)) {
+        bool is = desk_names_equal(name, moved);
+        if (is && wanted->moved[i].slot >= DESK_NAMED) {
+            place.named = wanted->moved[i].slot;
+        } else if (is) {
             place.slot = wanted->moved[i].slot;
             place.rank = 0;
             place.unit_ns = place.unit_ns ? place.unit_ns : SECOND;
         } else if (place.slot == wanted->moved[i].slot) {
             place.slot = DESK_NO_SLOT; /* it is to be found elsewhere */
+        } else if (place.named == wanted->moved[i].slot) {
+            place.named = DESK_NO_SLOT;
         }
     }
     return place;

@@ -7,17 +7,40 @@
 
 /* ---- keys in order ---- */
 
-struct figures_order {
-    const struct desk_engine *engine;
-    size_t candidate; /* by its denials; DESK_CANDIDATES_MAX: by requests */
-    bool spared;      /* only keys that are spared */
+/* By what, and of which keys. */
+enum figures_by {
+    FIGURES_DENIED,
+    FIGURES_HURT,
+    FIGURES_DELAYED,
+    FIGURES_REQUESTS,
+    FIGURES_SPARED,
+    FIGURES_PEAK
 };
 
+struct figures_order {
+    const struct desk_engine *engine;
+    enum figures_by by;
+    size_t which; /* the candidate, or the span of a peak */
+};
+
+/* What a key weighs; 0: it is not in the list. */
 static int64_t figures_weight(const struct figures_order *order, const struct desk_key *key)
 {
-    if (order->candidate == DESK_CANDIDATES_MAX)
+    switch (order->by) {
+    case FIGURES_DENIED:
+        return desk_key_mark(order->engine, key, order->which)->denied;
+    case FIGURES_HURT:
+        return key->suspect ? 0 : desk_key_mark(order->engine, key, order->which)->denied;
+    case FIGURES_DELAYED:
+        return desk_key_mark(order->engine, key, order->which)->delayed;
+    case FIGURES_REQUESTS:
         return key->requests;
-    return desk_key_mark(order->engine, key, order->candidate)->denied;
+    case FIGURES_SPARED:
+        return key->spared ? key->requests : 0;
+    case FIGURES_PEAK:
+        break;
+    }
+    return key->suspect ? 0 : desk_key_peaks(order->engine, key)[order->which].peak;
 }
 
 /* Whether `a` comes before `b`: it weighs more, or as much and its text comes first. */
@@ -38,7 +61,7 @@ static size_t figures_top(const struct figures_order *order, const struct desk_k
     assert(n >= 1);
     for (size_t i = 0; i < order->engine->entries; i++) {
         const struct desk_key *key = desk_engine_key(order->engine, i);
-        if (!key || (order->spared && !key->spared) || figures_weight(order, key) == 0 ||
+        if (!key || figures_weight(order, key) == 0 ||
             (found == n && !figures_before(order, key, ret[n - 1])))
             continue;
         size_t place = found < n ? found++ : n - 1;
@@ -53,17 +76,38 @@ size_t desk_engine_most_denied(const struct desk_engine *engine, size_t candidat
                                const struct desk_key **ret, size_t n)
 {
     assert(candidate < engine->count);
-    return figures_top(&(struct figures_order){engine, candidate, false}, ret, n);
+    return figures_top(&(struct figures_order){engine, FIGURES_DENIED, candidate}, ret, n);
+}
+
+size_t desk_engine_most_hurt(const struct desk_engine *engine, size_t candidate,
+                             const struct desk_key **ret, size_t n)
+{
+    assert(candidate < engine->count);
+    return figures_top(&(struct figures_order){engine, FIGURES_HURT, candidate}, ret, n);
+}
+
+size_t desk_engine_most_delayed(const struct desk_engine *engine, size_t candidate,
+                                const struct desk_key **ret, size_t n)
+{
+    assert(candidate < engine->count);
+    return figures_top(&(struct figures_order){engine, FIGURES_DELAYED, candidate}, ret, n);
 }
 
 size_t desk_engine_heaviest(const struct desk_engine *engine, const struct desk_key **ret, size_t n)
 {
-    return figures_top(&(struct figures_order){engine, DESK_CANDIDATES_MAX, false}, ret, n);
+    return figures_top(&(struct figures_order){engine, FIGURES_REQUESTS, 0}, ret, n);
 }
 
 size_t desk_engine_spared(const struct desk_engine *engine, const struct desk_key **ret, size_t n)
 {
-    return figures_top(&(struct figures_order){engine, DESK_CANDIDATES_MAX, true}, ret, n);
+    return figures_top(&(struct figures_order){engine, FIGURES_SPARED, 0}, ret, n);
+}
+
+size_t desk_engine_busiest(const struct desk_engine *engine, size_t peak,
+                           const struct desk_key **ret, size_t n)
+{
+    assert(engine->options.peaks && peak < DESK_PEAKS);
+    return figures_top(&(struct figures_order){engine, FIGURES_PEAK, peak}, ret, n);
 }
 
 /* ---- how requests are spread over keys ---- */

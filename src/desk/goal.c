@@ -44,7 +44,9 @@ const struct desk_key *desk_goal_heavy_key(const struct desk_suggest *suggest, d
     if (desk_engine_heaviest(whole, &top, 1) == 0 || desk_engine_distinct(whole, &about) < 2)
         return NULL;
     bool heavy = (double)top->requests >= part * (double)whole->requests;
-    return heavy && !top->spared ? top : NULL;
+    bool suspect =
+        suggest->suspects.answers && desk_suspects_has(suggest->suspects.answers, top->hash);
+    return heavy && !top->spared && !(suspect && suggest->goal.requests >= 0) ? top : NULL;
 }
 
 /* ---- the usual goal ---- */
@@ -54,7 +56,7 @@ static void goal_choose_usual(struct desk_suggest *suggest, const struct desk_pa
     struct desk_goal *goal = &suggest->goal;
     if (!goal->usual || goal->keys >= 0)
         return;
-    bool few = part->keys < USUAL_LEAST_OF;
+    bool few = desk_part_keys(part) < USUAL_LEAST_OF;
     goal->keys = few ? 0 : USUAL_KEYS;
     goal->least = few ? 0 : USUAL_LEAST;
 }
@@ -78,9 +80,10 @@ static void goal_advise_larger(struct desk_suggest *suggest, const struct desk_p
     weir__put_format(&out,
                      "Use a longer log, or a goal that this one is long enough for: --deny-keys "
                      "%g%%",
-                     goal_least_percent(part->keys));
+                     goal_least_percent(desk_part_keys(part)));
     if (!desk_goal_heavy_key(suggest, HEAVY_FOR_REQUESTS))
-        weir__put_format(&out, ", or --deny-requests %g%%", goal_least_percent(part->requests));
+        weir__put_format(&out, ", or --deny-requests %g%%",
+                         goal_least_percent(desk_part_requests(part)));
     weir__put_text(&out, ".");
     if (suggest->peak_count > 0)
         weir__put_format(&out,
@@ -101,8 +104,15 @@ static bool goal_has_requests(struct desk_suggest *suggest, size_t i)
         return desk_goal_give_up(suggest, DESK_TOO_SHORT, "The %s half of the log has no requests.",
                                  goal_part_names[i]);
     }
-    if (part->requests > part->spared)
+    if (desk_part_requests(part) > part->spared)
         return true;
+    if (part->spared == 0) {
+        desk_goal_advise(suggest, "Use a log of a longer time, or select more with --where.");
+        return desk_goal_give_up(suggest, DESK_TOO_SHORT,
+                                 "The %s half of the log has only requests of suspects: keys "
+                                 "without a good answer.",
+                                 goal_part_names[i]);
+    }
     desk_goal_advise(suggest, "Spare fewer keys. If nobody at all is to be denied, use "
                               "--deny-keys 0% instead of --spare.");
     return desk_goal_give_up(suggest, DESK_TOO_SHORT,
@@ -118,23 +128,23 @@ bool desk_goal_is_clear(struct desk_suggest *suggest, size_t i)
     goal_choose_usual(suggest, part);
     if (!goal_has_requests(suggest, i))
         return false;
-    if (goal->keys > 0 && desk_goal_keys(goal, part->keys) < 1) {
+    if (goal->keys > 0 && desk_goal_keys(goal, desk_part_keys(part)) < 1) {
         goal_advise_larger(suggest, part);
         return desk_goal_give_up(suggest, DESK_TOO_SHORT,
                                  "%g%% of %" PRId64
                                  " keys is less than one key: the %s half of the log has too few "
                                  "keys for this goal; it needs %" PRId64 ".",
-                                 (double)goal->keys / 1e4, part->keys, goal_part_names[i],
+                                 (double)goal->keys / 1e4, desk_part_keys(part), goal_part_names[i],
                                  weir__div_up(DESK_MILLION, goal->keys));
     }
-    if (goal->requests > 0 && part->requests * goal->requests < DESK_MILLION) {
+    if (goal->requests > 0 && desk_part_requests(part) * goal->requests < DESK_MILLION) {
         goal_advise_larger(suggest, part);
         return desk_goal_give_up(suggest, DESK_TOO_SHORT,
                                  "%g%% of %" PRId64
                                  " requests is less than one request: the %s half of the log is "
                                  "too short for this goal; it needs %" PRId64 ".",
-                                 (double)goal->requests / 1e4, part->requests, goal_part_names[i],
-                                 weir__div_up(DESK_MILLION, goal->requests));
+                                 (double)goal->requests / 1e4, desk_part_requests(part),
+                                 goal_part_names[i], weir__div_up(DESK_MILLION, goal->requests));
     }
     return true;
 }
@@ -152,7 +162,8 @@ static bool goal_conclude_heavy(struct desk_suggest *suggest)
     if (part * (double)DESK_MILLION <= (double)goal->requests)
         return false;
     struct weir__buffer out = weir__buffer_over(suggest->advice, sizeof suggest->advice);
-    int64_t keys = weir__min(suggest->parts[0].keys, suggest->parts[1].keys);
+    int64_t keys =
+        weir__min(desk_part_keys(&suggest->parts[0]), desk_part_keys(&suggest->parts[1]));
     double least = goal_least_percent(keys);
     desk_goal_give_up(suggest, DESK_NO_LIMIT,
                       "One key makes %.1f%% of the requests. A limit that stops it denies more "

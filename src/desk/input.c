@@ -17,6 +17,15 @@ _Static_assert(DESK_TRACE_LINE_MAX < INPUT_ROOM, "a line fits");
 #define INPUT_WAIT_MS 250     /* for a pipe that is followed */
 #define INPUT_QUIET_US 250000 /* a renamed file gets no more lines then */
 #define INPUT_AGAIN 100
+#define INPUT_SHORTENED (-2)
+
+static int input_fail_changed(const struct desk_input *input, const char *what, weir_error *err)
+{
+    return weir__fail(err, WEIR_ESYSTEM, 0,
+                      "%s: %s while it was read; a log is read several times, so read a copy, or "
+                      "the file as it is called after a rotation",
+                      input->name, what);
+}
 
 static int input_fail(const struct desk_input *input, const char *what, weir_error *err)
 {
@@ -24,9 +33,15 @@ static int input_fail(const struct desk_input *input, const char *what, weir_err
                       strerror(errno));
 }
 
+static int input_fail_read(const struct desk_input *input, ssize_t got, weir_error *err)
+{
+    return got == INPUT_SHORTENED ? input_fail_changed(input, "it was shortened", err)
+                                  : input_fail(input, "read", err);
+}
+
 /* ---- bytes ---- */
 
-/* Reads into `to`: how many bytes, 0 at the end, -1: failed, with errno. */
+/* Reads into `to`: how many bytes, 0 at the end, -1: failed, with errno; INPUT_SHORTENED. */
 static ssize_t input_read(struct desk_input *input, char *to, size_t room)
 {
     size_t begun = input->begun.len < room ? input->begun.len : room;
@@ -37,8 +52,14 @@ static ssize_t input_read(struct desk_input *input, char *to, size_t room)
         input->offset += (int64_t)begun;
         return (ssize_t)begun;
     }
+    if (input->most >= 0)
+        room = (size_t)weir__min((int64_t)room, input->most - input->offset);
+    if (room == 0)
+        return 0;
     for (;;) {
         ssize_t got = read(input->fd, to, room);
+        if (got == 0 && input->most > input->offset)
+            return INPUT_SHORTENED;
         if (got >= 0) {
             input->offset += got;
             return got;
@@ -58,7 +79,7 @@ static int input_unpack(struct desk_input *input, size_t *ret, weir_error *err)
             continue;
         ssize_t got = input_read(input, input->packed, DESK_BLOCK);
         if (got < 0)
-            return input_fail(input, "read", err);
+            return input_fail_read(input, got, err);
         input->packed_at = 0;
         input->packed_len = (size_t)got;
         if (got == 0)
@@ -89,7 +110,7 @@ static int input_fill(struct desk_input *input, size_t *ret, weir_error *err)
             return 0;
         ssize_t got = input_read(input, input->data + input->to, INPUT_ROOM - input->to);
         if (got < 0)
-            return input_fail(input, "read", err);
+            return input_fail_read(input, got, err);
         *ret = (size_t)got;
         input->ended = got == 0 && !(input->follow && input->regular);
     }
@@ -102,7 +123,23 @@ static int input_fill(struct desk_input *input, size_t *ret, weir_error *err)
 
 /* ---- opening ---- */
 
-static int input_open_file(struct desk_input *input, weir_error *err)
+/* The first opening says how much is read. Later ones must find the same file. */
+static int input_hold_extent(struct desk_input *input, struct desk_extent *extent, weir_error *err)
+{
+    const off_t at = lseek(input->fd, 0, SEEK_CUR); /* standard input may be within a file */
+    const struct desk_extent now = {(uint64_t)input->device, (uint64_t)input->inode,
+                                    weir__max(input->size - weir__max(at, 0), 0)};
+    if (extent->size < 0)
+        *extent = now;
+    else if (extent->device != now.device || extent->inode != now.inode)
+        return input_fail_changed(input, "another file took its name", err);
+    else if (now.size < extent->size)
+        return input_fail_changed(input, "it was shortened", err);
+    input->most = input->size = extent->size;
+    return 0;
+}
+
+static int input_open_file(struct desk_input *input, struct desk_extent *extent, weir_error *err)
 {
     struct stat status;
     bool standard = !strcmp(input->path, "-");
@@ -117,7 +154,7 @@ static int input_open_file(struct desk_input *input, weir_error *err)
     input->inode = status.st_ino;
     input->size = input->regular ? status.st_size : -1;
     input->offset = 0;
-    return 0;
+    return extent && input->regular ? input_hold_extent(input, extent, err) : 0;
 }
 
 /* The first bytes say what it is packed with; then they are what is to be unpacked. */
@@ -143,11 +180,12 @@ static int input_begin(struct desk_input *input, weir_error *err)
 }
 
 int desk_input_open(struct desk_input *input, const char *path, struct weir__span begun,
-                    bool follow, weir_error *err)
+                    struct desk_extent *extent, bool follow, weir_error *err)
 {
     *input = (struct desk_input){.path = path,
                                  .name = strcmp(path, "-") ? path : "standard input",
                                  .fd = -1,
+                                 .most = -1,
                                  .follow = follow,
                                  .was_followed = follow,
                                  .line_max = DESK_LINE_MAX};
@@ -156,7 +194,7 @@ int desk_input_open(struct desk_input *input, const char *path, struct weir__spa
         return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", input->name);
     if (!strcmp(path, "-"))
         input->begun = begun;
-    int code = input_open_file(input, err);
+    int code = input_open_file(input, extent, err);
     if (code == 0)
         code = input_begin(input, err);
     size_t got = 1;

@@ -28,6 +28,7 @@ struct desk_input {
     ino_t inode;
     int64_t quiet_from_us; /* since when another file has its name and nothing came; 0: neither */
     int64_t size;          /* of a regular file, when it was opened; -1 */
+    int64_t most;          /* bytes that are read of it; -1: all */
     int64_t offset;        /* bytes that were read of it */
     enum desk_packing packing;
     void *unpacker; /* unpack.c */
@@ -53,9 +54,9 @@ enum desk_got {
 };
 
 /* Opens a file and reads its beginning. A directory is an error, and so is what nobody unpacks.
- * begun: what was read of standard input already; it must stay. */
+ * begun: what was read of standard input already; it must stay. extent may be NULL. */
 int desk_input_open(struct desk_input *input, const char *path, struct weir__span begun,
-                    bool follow, weir_error *err);
+                    struct desk_extent *extent, bool follow, weir_error *err);
 void desk_input_close(struct desk_input *input);
 /* What was read and not yet given: the beginning of a file. */
 struct weir__span desk_input_peek(const struct desk_input *input);

@@ -107,12 +107,23 @@ static bool json_add_name(struct desk_format *format, struct weir__span name,
     return true;
 }
 
+/* Whether --field says where a slot is: not where its own names lead. */
+static bool json_is_moved(const struct desk_wanted *wanted, uint8_t slot)
+{
+    size_t i = 0;
+    while (i < wanted->moved_count && wanted->moved[i].slot != slot)
+        i++;
+    return i < wanted->moved_count;
+}
+
 /* A header field may be called by several names. */
 static bool json_add_wanted(struct desk_format *format, const struct desk_wanted *wanted, size_t i)
 {
     static const char *const beginnings[] = {"request.headers.", "headers.", "http_", "request_"};
     struct desk_place place = {DESK_NO_SLOT, (uint8_t)(DESK_NAMED + i), DESK_NO_SLOT, 0};
     struct weir__span name = weir__span_of(wanted->names[i]);
+    if (json_is_moved(wanted, place.named))
+        return true;
     bool added = json_add_name(format, name, place);
     if (strncmp(name.data, "header.", 7))
         return added;

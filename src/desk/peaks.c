@@ -62,15 +62,16 @@ struct desk_share desk_share_of(int64_t part, int64_t all, double z)
 }
 
 /* Denied by requests in each block; the spread of the blocks says how far the whole can be off. */
-struct desk_share desk_share_of_time(const struct desk_engine *engine, size_t candidate)
+struct desk_share desk_share_of_time(const struct desk_engine *engine, size_t candidate,
+                                     bool others)
 {
     const struct desk_bin *bins = engine->tallies[candidate].bins;
     double denied[BLOCKS] = {0}, all[BLOCKS] = {0}, sum = 0, total = 0, squares = 0;
     size_t count = engine->timeline.count;
     for (size_t i = 0; i < count; i++) {
         size_t block = i * BLOCKS / count;
-        denied[block] += (double)bins[i].denied;
-        all[block] += (double)(bins[i].denied + bins[i].allowed);
+        denied[block] += (double)(bins[i].denied - (others ? bins[i].suspects_denied : 0));
+        all[block] += (double)(bins[i].denied + bins[i].allowed - (others ? bins[i].suspects : 0));
     }
     for (size_t i = 0; i < BLOCKS; i++) {
         sum += denied[i];

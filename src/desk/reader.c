@@ -44,7 +44,9 @@ struct desk_reader {
     struct desk_arrival doubt;
     int64_t newest_us;      /* that was not doubted */
     int64_t newest_seen_us; /* when: by the clock of this machine */
-    char *doubt_bytes;      /* DOUBT_BYTES for its key and what it carries */
+    char *doubt_bytes;      /* twice DOUBT_BYTES for its key and what it carries: the one before may
+                               still be in the queue */
+    size_t doubt_at;        /* 0 or DOUBT_BYTES, in turn */
 };
 
 /* ---- all files ---- */
@@ -112,12 +114,14 @@ static void reader_doubt(struct desk_reader *reader, const struct desk_arrival *
 {
     size_t len = arrival->key.len;
     assert(len + arrival->carried_len <= DOUBT_BYTES);
-    memcpy(reader->doubt_bytes, arrival->key.data, len);
+    reader->doubt_at ^= DOUBT_BYTES;
+    char *bytes = reader->doubt_bytes + reader->doubt_at;
+    memcpy(bytes, arrival->key.data, len);
     if (arrival->carried_len > 0)
-        memcpy(reader->doubt_bytes + len, arrival->carried, arrival->carried_len);
+        memcpy(bytes + len, arrival->carried, arrival->carried_len);
     reader->doubt = *arrival;
-    reader->doubt.key.data = reader->doubt_bytes;
-    reader->doubt.carried = reader->doubt_bytes + len;
+    reader->doubt.key.data = bytes;
+    reader->doubt.carried = bytes + len;
     reader->doubt_whole = whole;
     reader->doubted = true;
 }
@@ -207,7 +211,7 @@ static int reader_look(struct desk_reader *reader, weir_error *err)
     if (!reader->ordered)
         return 0;
     int64_t disorder = reader->options.disorder_us;
-    reader->doubt_bytes = malloc(DOUBT_BYTES);
+    reader->doubt_bytes = malloc(2 * DOUBT_BYTES);
     if (!reader->doubt_bytes ||
         desk_order_init(&reader->order, disorder > 0 ? disorder : DESK_DISORDER_US,
                         !reader->options.no_spread))

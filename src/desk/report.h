@@ -52,6 +52,9 @@ static inline double desk_percent(int64_t part, int64_t all)
 void desk_report_json(const struct desk_report *report, struct weir__json *json);
 /* The member "log": what was read. */
 void desk_report_put_log(struct weir__json *json, const struct desk_facts *facts);
+/* Members about the keys that a candidate denied most, and those that it delayed most. */
+void desk_report_put_most(struct weir__json *json, const struct desk_engine *engine,
+                          size_t candidate);
 /* Members about the keys that are spared. */
 void desk_report_put_spared(struct weir__json *json, const struct desk_engine *engine);
 /* A whole page. */

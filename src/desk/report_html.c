@@ -73,7 +73,7 @@ static const char html_head[] =
     "adjust:exact;"
     "print-color-adjust:exact}}\n"
     "h2 code{font-size:inherit}dl{display:grid;gap:4px 14px;margin:8px 0;"
-    "grid-template-columns:max-content minmax(0,1fr)}dd{margin:0}"
+    "grid-template-columns:max-content minmax(0,1fr)}dd{margin:0;overflow-wrap:anywhere}"
     "dt{color:var(--soft)}pre{margin:0;overflow-x:auto;background:var(--card);padding:6px 8px;"
     "border-radius:6px;font:13px/1.4 ui-monospace,monospace}\n"
     "</style>\n<title>";
@@ -129,8 +129,6 @@ static void html_put_key(struct weir__buffer *out, const struct desk_engine *eng
     html_put(out, text.data, text.len);
     if (key->text_cut)
         weir__put_text(out, "…");
-    if (key->spared)
-        weir__put_text(out, " <span class=\"soft\">(spared)</span>");
 }
 
 /* A cell of a table. */
@@ -372,7 +370,7 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
     html_put_span_fact(out, "from the first to the last",
                        engine->requests > 0 ? engine->last_us - engine->first_us : 0);
     if (engine->options.spare_count > 0)
-        html_put_fact(out, "requests of keys that are spared", engine->spared_requests, false);
+        html_put_fact(out, "requests of keys that are left out", engine->spared_requests, false);
     if (report->facts)
         html_put_fact(out, "lines that could not be read", report->facts->unreadable, false);
     weir__put_text(out, "</div>\n");
@@ -434,25 +432,32 @@ static void html_put_rest(struct weir__buffer *out, int64_t keys, size_t shown)
     weir__put_text(out, " more</p>\n");
 }
 
+/* Keys that a candidate denied most; or that it delayed most. */
 static void html_put_worst(struct weir__buffer *out, const struct desk_engine *engine,
-                           size_t candidate)
+                           size_t candidate, bool delayed)
 {
     const struct desk_key *top[DESK_TOP];
-    size_t n = desk_engine_most_denied(engine, candidate, top, DESK_TOP);
+    const struct desk_tally *tally = &engine->tallies[candidate];
+    size_t n = delayed ? desk_engine_most_delayed(engine, candidate, top, DESK_TOP)
+                       : desk_engine_most_denied(engine, candidate, top, DESK_TOP);
+    const char *what = delayed ? "delayed" : "denied";
     if (n == 0)
         return;
-    weir__put_text(out, "<h3>Keys that were denied most</h3><div class=\"wide\"><table><tr>"
-                        "<th>key</th><th>denied</th><th>requests</th></tr>\n");
+    weir__put_format(out,
+                     "<h3>Keys that were %s most</h3><div class=\"wide\"><table><tr>"
+                     "<th>key</th><th>%s</th><th>requests</th></tr>\n",
+                     what, what);
     for (size_t i = 0; i < n; i++) {
+        const struct desk_mark *mark = desk_key_mark(engine, top[i], candidate);
         weir__put_text(out, "<tr><td class=\"key\">");
         html_put_key(out, engine, top[i]);
         weir__put_text(out, "</td>");
-        html_put_cell(out, desk_key_mark(engine, top[i], candidate)->denied);
+        html_put_cell(out, delayed ? mark->delayed : mark->denied);
         html_put_cell(out, top[i]->requests);
         weir__put_text(out, "</tr>\n");
     }
     weir__put_text(out, "</table></div>\n");
-    html_put_rest(out, engine->tallies[candidate].keys_denied, n);
+    html_put_rest(out, delayed ? tally->keys_delayed : tally->keys_denied, n);
 }
 
 static void html_put_binding(struct weir__buffer *out, const struct desk_shown *shown,
@@ -516,7 +521,8 @@ static void html_put_candidate(struct weir__buffer *out, const struct desk_repor
                       false);
     weir__put_text(out, "</div>\n");
     html_put_binding(out, &report->shown[i], tally);
-    html_put_worst(out, engine, i);
+    html_put_worst(out, engine, i, false);
+    html_put_worst(out, engine, i, true);
     weir__put_text(out, "</section>\n");
 }
 
@@ -577,8 +583,12 @@ static void html_put_heaviest(struct weir__buffer *out, const struct desk_report
         weir__put_text(out, "</td>");
         html_put_cell(out, top[i]->requests);
         weir__put_format(out, "<td>%.2f%%</td>", desk_percent(top[i]->requests, engine->requests));
-        for (size_t c = 0; c < engine->count; c++)
-            html_put_cell(out, desk_key_mark(engine, top[i], c)->denied);
+        for (size_t c = 0; c < engine->count; c++) {
+            if (top[i]->spared && engine->options.candidates[c].spares)
+                weir__put_text(out, "<td class=\"soft\">spared</td>");
+            else
+                html_put_cell(out, desk_key_mark(engine, top[i], c)->denied);
+        }
         weir__put_text(out, "</tr>\n");
     }
     weir__put_text(out, "</table></div>\n");

@@ -21,20 +21,31 @@ static void json_put_key(struct weir__json *json, const struct desk_engine *engi
         weir__json_put_bool(json, "shortened", true);
 }
 
-static void json_put_most_denied(struct weir__json *json, const struct desk_engine *engine,
-                                 size_t candidate)
+static void json_put_most(struct weir__json *json, const struct desk_engine *engine,
+                          size_t candidate, bool delayed)
 {
     const struct desk_key *top[DESK_TOP];
-    size_t n = desk_engine_most_denied(engine, candidate, top, DESK_TOP);
-    weir__json_open(json, "most_denied", '[');
+    size_t n = delayed ? desk_engine_most_delayed(engine, candidate, top, DESK_TOP)
+                       : desk_engine_most_denied(engine, candidate, top, DESK_TOP);
+    weir__json_open(json, delayed ? "most_delayed" : "most_denied", '[');
     for (size_t i = 0; i < n; i++) {
+        const struct desk_mark *mark = desk_key_mark(engine, top[i], candidate);
         weir__json_open(json, NULL, '{');
         json_put_key(json, engine, top[i]);
         weir__json_put_int(json, "requests", top[i]->requests);
-        weir__json_put_int(json, "denied", desk_key_mark(engine, top[i], candidate)->denied);
+        weir__json_put_int(json, delayed ? "delayed" : "denied",
+                           delayed ? mark->delayed : mark->denied);
         weir__json_close(json, '}');
     }
     weir__json_close(json, ']');
+}
+
+void desk_report_put_most(struct weir__json *json, const struct desk_engine *engine,
+                          size_t candidate)
+{
+    json_put_most(json, engine, candidate, false);
+    weir__json_put_int(json, "keys_delayed", engine->tallies[candidate].keys_delayed);
+    json_put_most(json, engine, candidate, true);
 }
 
 static void json_put_timeline(struct weir__json *json, const struct desk_engine *engine,
@@ -113,7 +124,7 @@ static void json_put_candidate(struct weir__json *json, const struct desk_report
         weir__json_put_int(json, "memory", tally->memory);
     }
     json_put_denied_by(json, &report->shown[i], tally);
-    json_put_most_denied(json, engine, i);
+    desk_report_put_most(json, engine, i);
     json_put_timeline(json, engine, i);
 }
 

@@ -168,8 +168,8 @@ static int64_t search_keys_allowed(const struct desk_search *search, int64_t goa
 {
     double part = (double)goal / (double)DESK_MILLION;
     struct desk_goal asked = {.keys = goal, .least = search->suggest->goal.least};
-    int64_t k = desk_goal_keys(&asked, search->part.keys);
-    while (k > 1 && desk_share_of(k, search->part.keys, DOUBT_Z).high > part)
+    int64_t keys = desk_part_keys(&search->part), k = desk_goal_keys(&asked, keys);
+    while (k > 1 && desk_share_of(k, keys, DOUBT_Z).high > part)
         k--;
     return k;
 }
@@ -179,8 +179,8 @@ static bool search_denies_few_requests(const struct desk_search *search,
                                        const struct desk_outcome *outcome)
 {
     double part = (double)search->suggest->goal.requests / (double)DESK_MILLION;
-    return outcome->denied == 0 ||
-           ((double)outcome->denied <= part * (double)search->part.requests &&
+    return outcome->others_denied == 0 ||
+           ((double)outcome->others_denied <= part * (double)desk_part_requests(&search->part) &&
             outcome->part_high <= part);
 }
 
@@ -189,7 +189,7 @@ bool desk_search_keeps(const struct desk_search *search, const struct desk_outco
     const struct desk_goal *goal = &search->suggest->goal;
     int64_t keys = search_keys_goal(goal);
     assert(outcome->seen);
-    return (keys < 0 || outcome->keys_denied <= search_keys_allowed(search, keys)) &&
+    return (keys < 0 || outcome->others_keys_denied <= search_keys_allowed(search, keys)) &&
            (goal->requests < 0 || search_denies_few_requests(search, outcome)) &&
            outcome->spared_denied == 0;
 }
@@ -228,16 +228,19 @@ int desk_search_try(struct desk_search *search, const struct desk_candidate *can
 {
     struct desk_suggest *suggest = search->suggest;
     struct desk_engine *engine;
-    int code = desk_suggest_engine(suggest, candidates, count, &engine, err);
+    int code = desk_suggest_engine(suggest, candidates, count, search->looks, &engine, err);
     if (code)
         return code;
     code = desk_suggest_pass(suggest, &suggest->parts[0], engine, err);
     if (code == 0) {
-        desk_part_read(&search->part, engine);
+        desk_part_read(suggest, &search->part, engine);
         suggest->lossy |= desk_engine_is_lossy(engine);
         for (size_t i = 0; i < count; i++)
             desk_outcome_read(suggest, engine, i, &rets[i]);
     }
+    if (code == 0 && search->looks)
+        desk_heavy_find(suggest, engine);
+    search->looks = false;
     desk_engine_free(engine);
     return code;
 }
@@ -312,7 +315,7 @@ static void search_drop_rates(struct desk_search *search)
         if (row->kind != DESK_KIND_BUCKET)
             continue;
         bool keeps = row->hi <= row->last;
-        bool denies_nobody = keeps && row->outcomes[row->last].keys_denied == 0;
+        bool denies_nobody = keeps && row->outcomes[row->last].others_keys_denied == 0;
         row->dropped = !keeps || (kept >= RATES_KEPT && (!denies_nobody || idle >= RATES_FREE));
         kept += !row->dropped;
         idle += !row->dropped && denies_nobody;
@@ -353,7 +356,8 @@ static int search_round(struct desk_search *search, weir_error *err)
 static int search_last_worth(const struct desk_row *row)
 {
     int size = row->hi;
-    while (size < row->last && !(row->outcomes[size].seen && row->outcomes[size].keys_denied == 0))
+    while (size < row->last &&
+           !(row->outcomes[size].seen && row->outcomes[size].others_keys_denied == 0))
         size++;
     return (int)weir__min(size + FREE_STEPS, row->last);
 }
@@ -387,14 +391,15 @@ int desk_search_run(struct desk_search *search, weir_error *err)
     struct search_probes probes = {.most = DESK_CANDIDATES_MAX};
     int64_t half_us = suggest->parts[0].to_us - suggest->parts[0].from_us;
     search->row_count = 0;
-    search_add_buckets(search, half_us);
+    if (!search->strict)
+        search_add_buckets(search, half_us);
     search_add_windows(search, half_us);
     int code = search_first(search, &probes, err);
     if (code)
         return code;
-    suggest->parts[0].keys = search->part.keys;
-    suggest->parts[0].requests = search->part.requests;
-    suggest->parts[0].spared = search->part.spared;
+    search->part.from_us = suggest->parts[0].from_us;
+    search->part.to_us = suggest->parts[0].to_us;
+    suggest->parts[0] = search->part;
     if (!desk_goal_is_clear(suggest, 0))
         return 0;
     search_note_probes(search, &probes);

@@ -237,7 +237,8 @@ static bool select_carry(const struct desk_selection *selection,
         if (value.len + sizeof len > sizeof room->carried - used)
             return false;
         memcpy(room->carried + used, &len, sizeof len);
-        memcpy(room->carried + used + sizeof len, value.data, there ? value.len : 0);
+        if (there && value.data)
+            memcpy(room->carried + used + sizeof len, value.data, value.len);
         used += sizeof len + (there ? value.len : 0);
     }
     ret->carried = room->carried;
@@ -289,8 +290,10 @@ enum desk_selected desk_select(const struct desk_selection *selection,
         return select_refused(selection, view, ret_reason, why);
     if (!wanted && hints)
         desk_hints_note(hints, selection, view);
-    if (!wanted)
-        return DESK_FILTERED;
+    if (!wanted) {
+        bool wide = selection->wide.count > 0 && weir__conditions_hold(&selection->wide, view);
+        return wide ? DESK_WIDE : DESK_FILTERED;
+    }
     bool keyed = select_key(selection, &context, view, &ret->key);
     if (view->wrong >= 0)
         return select_refused(selection, view, ret_reason, why);

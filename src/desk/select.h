@@ -37,7 +37,9 @@ struct desk_selection {
     int ip, key;       /* the attributes for that */
     struct weir__conditions conditions;
     struct weir__condition items[WEIR__CONDITIONS_MAX];
-    const char *const *where; /* what they were read from */
+    const char *const *where;     /* what they were read from */
+    struct weir__conditions wide; /* of options->wide */
+    struct weir__condition wide_items[WEIR__CONDITIONS_MAX];
     struct weir__span templates[DESK_TEMPLATES_MAX];
     size_t template_count;
     bool costs; /* options->cost was given */
@@ -59,7 +61,8 @@ struct desk_room {
     char carried[DESK_LINE_MAX * 2];
 };
 
-enum desk_selected { DESK_TAKEN, DESK_FILTERED, DESK_KEYLESS, DESK_REFUSED };
+/* DESK_WIDE: filtered, but as options->wide asks. */
+enum desk_selected { DESK_TAKEN, DESK_FILTERED, DESK_WIDE, DESK_KEYLESS, DESK_REFUSED };
 
 int desk_selection_make(const struct desk_options *options, struct desk_selection *ret,
                         weir_error *err);
@@ -118,8 +121,8 @@ enum desk_selected desk_select(const struct desk_selection *selection,
 
 /* ---- parts ---- */
 
-/* Adds a condition of options->where (where.c). NULL, or what is wrong. */
-const char *desk_where_read(struct desk_selection *selection, const char *text);
+/* Adds a condition of options->where, or of options->wide (where.c). NULL, or what is wrong. */
+const char *desk_where_read(struct desk_selection *selection, bool wide, const char *text);
 /* The number of the attribute that an expression names; -1: *ret_wrong says why. */
 int desk_selection_attribute(struct desk_selection *selection, struct weir__span text,
                              const char **ret_wrong);

@@ -159,16 +159,30 @@ static const char *selection_read_cost(struct desk_selection *selection, const c
 
 /* ---- all of it ---- */
 
+/* The slot of a word that may be moved; a header field gets one. DESK_NO_SLOT: *ret_wrong. */
+static uint8_t selection_moved_slot(struct desk_selection *selection, struct weir__span word,
+                                    const char **ret_wrong)
+{
+    static const char begin[] = "header.";
+    const size_t len = sizeof begin - 1;
+    *ret_wrong = "expected NAME=FIELD, where NAME is one of time, ip, method, path, query, "
+                 "request, host, status, bytes, duration, user, agent, referer, key and cost, or "
+                 "header.NAME";
+    if (word.len <= len || memcmp(word.data, begin, len) != 0)
+        return desk_slot_of_word(word);
+    int attribute = desk_selection_attribute(selection, word, ret_wrong);
+    return attribute < 0 ? DESK_NO_SLOT : selection->sources[attribute].slot;
+}
+
 /* "ip=my.client": a word of ours, and the name that the log has for it. */
 static const char *selection_read_moved(struct desk_selection *selection, const char *text)
 {
-    const char *equals = strchr(text, '=');
+    const char *equals = strchr(text, '='), *wrong;
     struct desk_wanted *wanted = &selection->wanted;
     struct weir__span word = {text, equals ? (size_t)(equals - text) : 0};
-    uint8_t slot = desk_slot_of_word(word);
+    uint8_t slot = selection_moved_slot(selection, word, &wrong);
     if (!equals || !equals[1] || slot == DESK_NO_SLOT)
-        return "expected NAME=FIELD, where NAME is one of time, ip, method, path, query, request, "
-               "host, status, bytes, duration, user, agent, referer, key and cost";
+        return wrong;
     if (wanted->moved_count == DESK_NAMED_MAX - 1)
         return "too many fields";
     wanted->moved[wanted->moved_count].slot = slot;
@@ -197,9 +211,14 @@ static int selection_read_lists(const struct desk_options *options, struct desk_
             return selection_refuse(err, "template", options->templates[i], wrong);
     }
     for (size_t i = 0; i < options->where_count; i++) {
-        wrong = desk_where_read(ret, options->where[i]);
+        wrong = desk_where_read(ret, false, options->where[i]);
         if (wrong)
             return selection_refuse(err, "condition", options->where[i], wrong);
+    }
+    for (size_t i = 0; i < options->wide_count; i++) {
+        wrong = desk_where_read(ret, true, options->wide[i]);
+        if (wrong)
+            return selection_refuse(err, "condition", options->wide[i], wrong);
     }
     ret->carried_as_keys = options->carried_as_keys;
     if (options->carried_count > DESK_CARRIED_MAX)
@@ -260,56 +279,70 @@ static bool selection_is_there(const struct desk_format *format, uint8_t slot)
     return format->open_names || selection_has(format->has, slot);
 }
 
-static const char *selection_cost_name(const struct desk_selection *selection)
+static const struct weir__attribute *selection_cost(const struct desk_selection *selection)
 {
     size_t i = 0;
     while (selection->sources[i].from != DESK_FROM_SLOT ||
            selection->sources[i].slot != selection->cost_slot)
         i++;
     assert(i < selection->attributes.count); /* selection_read_cost made it */
-    return selection->attributes.items[i].text;
+    return &selection->attributes.items[i];
 }
 
-/* What is asked for and no line of the format has: its name, or NULL. */
-static const char *selection_missing(const struct desk_selection *selection,
-                                     const struct desk_format *format, const char **ret_hint)
+/* What is asked for and no line of the format has, or NULL. */
+static const struct weir__attribute *selection_missing(const struct desk_selection *selection,
+                                                       const struct desk_format *format,
+                                                       const char **ret_hint)
 {
     const struct weir__attribute *attributes = selection->attributes.items;
     for (size_t i = 0; i < selection->part_count; i++) {
         int attribute = selection->parts[i].part.attribute;
         if (attribute >= 0 && !selection_is_there(format, selection->sources[attribute].slot))
-            return attributes[attribute].text;
+            return &attributes[attribute];
     }
     for (size_t i = 0; i < selection->conditions.count; i++) {
         int attribute = selection->items[i].attribute;
         if (!selection_is_there(format, selection->sources[attribute].slot))
-            return attributes[attribute].text;
+            return &attributes[attribute];
     }
     for (size_t i = 0; selection->carried_as_keys && i < selection->carried_count; i++) {
         int attribute = selection->carried[i];
         if (!selection_is_there(format, selection->sources[attribute].slot)) {
             *ret_hint = "; name one of them with --share-by";
-            return attributes[attribute].text;
+            return &attributes[attribute];
         }
     }
     if (selection->costs && !selection_is_there(format, selection->cost_slot))
-        return selection_cost_name(selection);
+        return selection_cost(selection);
     if (selection->part_count == 0 && !selection_is_there(format, DESK_KEY) &&
         !selection_is_there(format, DESK_IP)) {
         *ret_hint = "; name one of them with --key, or say which field is the address: "
                     "--field ip=NAME";
-        return attributes[selection->ip].text;
+        return &attributes[selection->ip];
     }
     return NULL;
+}
+
+/* A log of text may have more fields than its format names: how to name this one. */
+static void selection_put_format(struct weir__buffer *out, const struct weir__attribute *missing)
+{
+    const char *name = missing->name;
+    bool header = !strncmp(name, "header.", 7);
+    weir__put_format(out, "; if lines have it, give nginx's log_format: --format '... \"$%s",
+                     header ? "http_" : "");
+    for (name += header ? 7 : 0; *name; name++)
+        weir__put(out, *name == '-' ? "_" : name, 1);
+    weir__put_text(out, "\"'");
 }
 
 int desk_selection_check(const struct desk_selection *selection, const struct desk_format *format,
                          const char *path, weir_error *err)
 {
-    const char *hint = "", *missing = selection_missing(selection, format, &hint);
+    const char *hint = "";
+    const struct weir__attribute *missing = selection_missing(selection, format, &hint);
     if (!missing)
         return 0;
-    char list[200];
+    char list[200], advice[200];
     struct weir__buffer buffer = weir__buffer_over(list, sizeof list);
     for (unsigned slot = DESK_IP; slot < DESK_NAMED; slot++) {
         if (selection_is_there(format, (uint8_t)slot))
@@ -320,10 +353,14 @@ int desk_selection_check(const struct desk_selection *selection, const struct de
         return weir__fail(err, WEIR_EINVAL, 0,
                           "%s: lines in the format %s have no field %s, and no other that has a "
                           "known name; say which one it is: --field %s=NAME",
-                          path, format->name, missing, missing);
+                          path, format->name, missing->text, missing->text);
+    struct weir__buffer more = weir__buffer_over(advice, sizeof advice);
+    weir__put_text(&more, hint);
+    if (!hint[0] && format->family == DESK_TEXT)
+        selection_put_format(&more, missing);
     return weir__fail(err, WEIR_EINVAL, 0,
                       "%s: lines in the format %s have no field %s; they have %s%s", path,
-                      format->name, missing, list, hint);
+                      format->name, missing->text, list, advice);
 }
 
 void desk_selection_unseen(const struct desk_selection *selection,
@@ -331,9 +368,14 @@ void desk_selection_unseen(const struct desk_selection *selection,
                            struct desk_facts *ret)
 {
     ret->unseen_field = ret->unseen_where = NULL;
+    ret->unseen_carried = 0;
     for (size_t i = options->field_count; i-- > 0;) {
         if (!(seen >> selection->wanted.moved[i].slot & 1)) /* no other name leads there */
             ret->unseen_field = options->fields[i];
+    }
+    for (size_t i = 0; i < selection->carried_count; i++) {
+        if (!selection_has(seen, selection->sources[selection->carried[i]].slot))
+            ret->unseen_carried |= UINT64_C(1) << i;
     }
     for (size_t i = options->where_count; i-- > 0;) {
         const struct desk_source_of *source = &selection->sources[selection->items[i].attribute];

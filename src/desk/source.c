@@ -173,8 +173,10 @@ int desk_source_open(struct desk_shared *shared, struct desk_source *source, wei
     source->room = malloc(sizeof *source->room);
     if (!source->room)
         return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", source->facts->path);
-    int code = desk_input_open(&source->input, source->facts->path, shared->options->begun,
-                               shared->options->follow, err);
+    struct desk_extent *extents = shared->options->extents;
+    int code =
+        desk_input_open(&source->input, source->facts->path, shared->options->begun,
+                        extents ? &extents[source->number] : NULL, shared->options->follow, err);
     if (code) {
         free(source->room);
         source->room = NULL;
@@ -253,6 +255,10 @@ static int source_take_line(struct desk_shared *shared, struct desk_source *sour
         head->file = source->number;
         source->head_whole = whole && source->format->family != DESK_TRACE;
         return 1;
+    case DESK_WIDE:
+        shared->facts.wide++;
+        shared->facts.filtered++;
+        return 0;
     case DESK_FILTERED:
         shared->facts.filtered++;
         return 0;

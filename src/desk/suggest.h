@@ -4,21 +4,24 @@
  *     whole log ──► first part ──► first part … ──► second part
  *     suggest.c     search.c: limits are tried     suggest.c: the chosen ones are judged
  *     peaks.c       choose.c: the best are chosen  goal.c: whether that is enough
+ *     suspects.c                                   hurt.c: whom they deny besides suspects
+ *     heavy.c                                      profile.c: a closer look at some keys
  *
  * The log is read several times: once to know its span and its keys, a few times the first half of
  * its time to choose, and once the rest to judge what was chosen. What is judged was never looked
  * at while choosing. So the figures say what to expect of traffic that nobody has seen.
  *
  * What holds: sizes of limits are round numbers, and each was tried itself. A limit is only chosen
- * if it kept the goal in the first part. Keys never get into texts that are to be pasted. A key
- * that is to be spared is left out of a limit only if that limit denies it.
+ * if it kept the goal in the first part. A key that is to be spared is left out of a limit only if
+ * that limit denies it. Keys of the log get into texts that are to be pasted only if they are
+ * addresses or plain words: heavy.c.
  */
 #ifndef WEIR_DESK_SUGGEST_H
 #define WEIR_DESK_SUGGEST_H
 
 #include "desk/engine.h"
 
-#define DESK_SUGGESTIONS 3
+#define DESK_SUGGESTIONS 4
 #define DESK_PERCENTILES 5
 #define DESK_MILLION INT64_C(1000000)
 
@@ -41,6 +44,7 @@ struct desk_suggest_options {
     struct desk_goal goal;
     const char *const *spare; /* keys or networks that no limit may deny */
     size_t spare_count;
+    bool by_status;  /* a filter on the status hides answers */
     bool selects;    /* the log is filtered: a word of spare may be of others */
     bool can_exempt; /* keys that are spared can be left out of a limit by what is pasted */
     int64_t memory;
@@ -60,10 +64,12 @@ enum desk_verdict {
 /* What a limit did in a part of the log. */
 struct desk_outcome {
     int64_t denied, keys_denied;
+    int64_t others_denied, others_keys_denied; /* of keys that are no suspects: the goal's */
+    int64_t suspects_denied, suspects_stopped;
     int64_t stopped_denied, keys_stopped; /* of keys that lost at least half of their requests */
     int64_t spared_denied;                /* requests of keys that are to be spared */
     int64_t highest;  /* requests that went ahead in a period of goal.protect_us */
-    double part_high; /* the part of the requests that is denied is likely below this */
+    double part_high; /* the part of the others' requests that is denied is likely below this */
     bool seen;
 };
 
@@ -71,11 +77,65 @@ struct desk_part {
     int64_t from_us, to_us; /* without to_us */
     int64_t requests, keys;
     int64_t spared; /* requests of keys that are to be spared */
+    int64_t suspect_keys, suspect_requests;
+    int64_t suspects_from_us, suspects_to_us; /* the first and the last of these requests */
 };
+
+/* What the goal is about: keys that are no suspects. */
+static inline int64_t desk_part_keys(const struct desk_part *part)
+{
+    return part->keys - part->suspect_keys;
+}
+
+static inline int64_t desk_part_requests(const struct desk_part *part)
+{
+    return part->requests - part->suspect_requests;
+}
 
 /* A part of all, and what it may be: with a chance of 95 % it is within these. */
 struct desk_share {
     double part, low, high; /* 0 … 1 */
+};
+
+/* ---- keys that are looked at closely (profile.c) ---- */
+
+#define DESK_HEAVY_TEXT 64 /* bytes, with the 0 */
+#define DESK_AGENTS 8      /* that are told apart */
+#define DESK_REFUSALS 3    /* statuses: 401, 403, 429 */
+
+extern const int desk_refusals[DESK_REFUSALS];
+/* What must be carried for desk_profile_note. */
+extern const char *const desk_profile_carried[3];
+
+struct desk_agent {
+    char text[DESK_HEAVY_TEXT]; /* its beginning */
+    int64_t requests;
+};
+
+/* What the whole log says about a key. */
+struct desk_profile {
+    uint64_t hash[2];
+    int64_t requests, answers; /* answers: lines with a status */
+    int64_t refused[DESK_REFUSALS];
+    struct desk_agent agents[DESK_AGENTS];
+    size_t agent_count;
+    bool more_agents;
+    char path[DESK_HEAVY_TEXT]; /* if nearly all its requests have one path: that one */
+    int64_t of_path;            /* at least so many requests have it */
+    int64_t votes;              /* for the path, of requests that were seen */
+};
+
+/* Its answers that were none of desk_refusals. */
+int64_t desk_profile_good(const struct desk_profile *profile);
+/* Counts an arrival of the whole log, if it is of this key. */
+void desk_profile_note(struct desk_profile *profile, const struct desk_arrival *arrival);
+
+#define DESK_HURT 3 /* of each suggestion */
+
+/* A key that a suggestion denies though it is no suspect (hurt.c), in the whole log. */
+struct desk_hurt {
+    struct desk_profile profile;
+    int64_t requests, denied;
 };
 
 enum desk_kind { DESK_KIND_BUCKET, DESK_KIND_WINDOW, DESK_KIND_BOTH, DESK_KIND_QUEUE };
@@ -85,12 +145,48 @@ struct desk_suggestion {
     weir_limit *limit;
     bool total;                  /* one state for all keys together */
     bool exempt;                 /* keys to be spared are left out of it: it would deny them */
+    bool strict;                 /* the heavy keys are left out of it, and it suits all others */
+    bool first_or_none;          /* a strict one that others equal, unless they stop a friend */
     int64_t would_deny;          /* then: of their requests in the first part */
     bool roomy;                  /* half of it would not have denied more keys */
     struct desk_outcome chosen;  /* in the first part */
     struct desk_outcome outcome; /* in the second part */
     struct desk_share keys, requests;
-    bool meets; /* the goal, in the second part */
+    double others_part; /* of the requests of keys that are no suspects */
+    bool meets;         /* the goal, in the second part */
+    bool stops_friend;  /* in the whole log: desk_heavy_stops_friend */
+    struct desk_hurt hurt[DESK_HURT];
+    size_t hurt_count;
+    int64_t hurt_keys; /* all that there are */
+};
+
+/* ---- heavy keys (heavy.c): a few that ask for far more than all others ---- */
+
+#define DESK_HEAVY 5
+
+struct desk_heavy_key {
+    char text[DESK_HEAVY_TEXT];
+    struct desk_profile profile;
+    int64_t would_deny; /* what the strict limit would deny it */
+};
+
+struct desk_heavy {
+    struct desk_heavy_key keys[DESK_HEAVY];
+    const char *texts[DESK_HEAVY]; /* of the keys */
+    size_t count;
+};
+
+/* ---- suspects (suspects.c): keys without a good answer, which the goal does not protect ---- */
+
+#define DESK_SUSPECT_LEAST 5 /* requests: with fewer it may be a mistyped password */
+
+extern const char *const desk_suspects_carried[1];
+
+struct desk_suspects {
+    struct desk_engine *hidden;        /* of a log with a filter on the status: all answers */
+    const struct desk_engine *answers; /* says who is one; NULL: nobody is */
+    int64_t keys;                      /* suspects of the whole log */
+    bool forgotten;                    /* too many keys for the memory, so nobody is one */
 };
 
 struct desk_suggest {
@@ -106,9 +202,11 @@ struct desk_suggest {
     struct desk_part parts[2];
     int64_t peaks[DESK_PEAKS][DESK_PERCENTILES];
     size_t peak_count; /* spans that the log is long enough for */
-    size_t unmatched;  /* 1 + which of options.spare no key is like; WEIR_EINVAL unless `selects` */
-    int passes;        /* that were made */
-    bool lossy;        /* keys were forgotten while choosing or judging */
+    struct desk_heavy heavy;
+    struct desk_suspects suspects;
+    size_t unmatched; /* 1 + which of options.spare no key is like; WEIR_EINVAL unless `selects` */
+    int passes;       /* that were made */
+    bool lossy;       /* keys were forgotten while choosing or judging */
 };
 
 /* *ret is set also on errors, and freed by desk_suggest_free. 0 or a WEIR_E…. */
@@ -116,16 +214,20 @@ int desk_suggest(const struct desk_suggest_options *options, struct desk_suggest
                  weir_error *err);
 void desk_suggest_free(struct desk_suggest *suggest);
 
-/* The name of a kind: "token-bucket". */
-const char *desk_kind_name(enum desk_kind kind);
+/* The name of a suggestion: "bucket", "window", "strict". */
+const char *desk_suggestion_name(const struct desk_suggestion *it);
 
 /* ---- one pass ---- */
 
 struct desk_pass {
     const struct desk_suggest *suggest;
-    struct desk_engine *engine;
-    int64_t from_us, to_us; /* without to_us */
-    int number;             /* from 1 */
+    struct desk_engine *engine;           /* NULL: only profiles are made */
+    int64_t from_us, to_us;               /* without to_us */
+    int number;                           /* from 1 */
+    struct desk_profile *const *profiles; /* keys to look at closely */
+    size_t profile_count;
+    bool answers;      /* good answers are noted */
+    bool every_status; /* without the filter on the status */
 };
 
 int desk_pass_take(const struct desk_pass *pass, const struct desk_arrival *arrival);
@@ -154,7 +256,9 @@ struct desk_row {
 
 struct desk_search {
     struct desk_suggest *suggest;
-    bool exempt; /* keys that are to be spared are left out */
+    bool exempt; /* keys that are to be spared are left out, or the heavy ones */
+    bool strict; /* only windows are tried */
+    bool looks;  /* the next pass also finds the heavy keys */
     struct desk_row rows[DESK_ROWS_MAX];
     size_t row_count;
     struct desk_part part; /* the first one, as it was read */
@@ -173,9 +277,13 @@ bool desk_search_keeps(const struct desk_search *search, const struct desk_outco
 /* choose.c: the suggestions, from what was tried. `other`: the same with the spared keys left out;
  * may be NULL. */
 int desk_choose(struct desk_search *search, struct desk_search *other, weir_error *err);
+/* Adds the strict window that leaves the heavy keys out, if it is far stricter than the one that
+ * was chosen, or if there are suspects. *ret_added: it was added. */
+int desk_choose_strict(struct desk_search *search, bool *ret_added, weir_error *err);
 /* Puts judged suggestions in order: first those that meet the goal and stop at least half of what
- * any of these stops, then others that meet it, then those that miss it. Of each, the gentlest
- * first: the one that denies the fewest keys. True: the order has changed. */
+ * any of these stops, of all keys and of suspects. Then others that meet it, then those that miss
+ * it. Of each, the gentlest first: the one that denies the fewest keys. The strict one is the last,
+ * unless only it stops suspects without a friend. True: the order has changed. */
 bool desk_choose_order(struct desk_suggest *suggest);
 
 /* goal.c */
@@ -190,17 +298,42 @@ bool desk_goal_give_up(struct desk_suggest *suggest, enum desk_verdict verdict, 
 void desk_goal_advise(struct desk_suggest *suggest, const char *text);
 /* The verdict on what was judged. */
 void desk_goal_conclude(struct desk_suggest *suggest);
-/* The key that makes at least this part of all requests, unless it is spared or the only one; NULL:
- * none does. */
+/* The key that makes at least this part of all requests, unless it is spared or the only one, or a
+ * suspect, which a goal in requests does not protect; NULL: none does. */
 const struct desk_key *desk_goal_heavy_key(const struct desk_suggest *suggest, double part);
 
+/* heavy.c */
+/* Finds them in an engine of the first part that knows peaks. None: `heavy` is empty. */
+void desk_heavy_find(struct desk_suggest *suggest, const struct desk_engine *engine);
+/* Keeps those that a limit, which the engine tried on the whole log, would deny. */
+void desk_heavy_keep_denied(struct desk_heavy *heavy, const struct desk_engine *engine,
+                            size_t candidate);
+/* Whether one stops a heavy key that is mostly answered well. */
+bool desk_heavy_stops_friend(const struct desk_heavy *heavy, const struct desk_engine *engine,
+                             size_t candidate);
+
+/* suspects.c */
+/* Notes whether an answer was good. 0 or WEIR_ENOMEM. */
+int desk_suspects_note(struct desk_engine *engine, const struct desk_arrival *arrival);
+/* Who is one, once the whole log was read. */
+int desk_suspects_find(struct desk_suggest *suggest, weir_error *err);
+
+/* hurt.c: whom the suggestions deny that is no suspect, in the whole log. */
+int desk_hurt_find(struct desk_suggest *suggest, weir_error *err);
+
 /* suggest.c */
+/* Reads a part once more. */
+int desk_suggest_read(struct desk_suggest *suggest, const struct desk_part *part,
+                      struct desk_pass pass, weir_error *err);
+/* So many quarters of the memory. */
+int64_t desk_suggest_quarters(const struct desk_suggest *suggest, int quarters);
 /* Bytes for an engine that tries or judges. */
 int64_t desk_suggest_memory(const struct desk_suggest *suggest);
 int desk_suggest_engine(const struct desk_suggest *suggest, const struct desk_candidate *candidates,
-                        size_t count, struct desk_engine **ret, weir_error *err);
+                        size_t count, bool peaks, struct desk_engine **ret, weir_error *err);
 /* How many requests and keys there were. */
-void desk_part_read(struct desk_part *part, const struct desk_engine *engine);
+void desk_part_read(const struct desk_suggest *suggest, struct desk_part *part,
+                    const struct desk_engine *engine);
 int desk_suggest_pass(struct desk_suggest *suggest, const struct desk_part *part,
                       struct desk_engine *engine, weir_error *err);
 void desk_outcome_read(const struct desk_suggest *suggest, const struct desk_engine *engine,
@@ -211,7 +344,8 @@ int desk_peaks_read(struct desk_suggest *suggest);
 /* Wilson's interval; z 1.96: 95 %. */
 struct desk_share desk_share_of(int64_t part, int64_t all, double z);
 /* An interval for the part of the requests that a candidate denied. Requests of one time are alike,
- * so it is made of ten blocks of time. */
-struct desk_share desk_share_of_time(const struct desk_engine *engine, size_t candidate);
+ * so it is made of ten blocks of time. `others`: without suspects. */
+struct desk_share desk_share_of_time(const struct desk_engine *engine, size_t candidate,
+                                     bool others);
 
 #endif

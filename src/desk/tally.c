@@ -53,13 +53,15 @@ static void timeline_fold(struct desk_engine *engine, size_t shift, size_t facto
 {
     struct desk_timeline *timeline = &engine->timeline;
     for (size_t c = 0; c < engine->count; c++) {
-        struct desk_bin folded[DESK_BINS] = {{0, 0, 0}};
+        struct desk_bin folded[DESK_BINS] = {{.allowed = 0}};
         struct desk_bin *bins = engine->tallies[c].bins;
         for (size_t i = 0; i < timeline->count; i++) {
             struct desk_bin *to = &folded[(i + shift) / factor];
             to->allowed += bins[i].allowed;
             to->denied += bins[i].denied;
             to->delayed += bins[i].delayed;
+            to->suspects += bins[i].suspects;
+            to->suspects_denied += bins[i].suspects_denied;
         }
         memcpy(bins, folded, sizeof folded);
     }
@@ -191,11 +193,14 @@ int desk_tally_add(struct desk_engine *engine, size_t candidate, struct desk_key
     struct desk_mark *mark = &desk_marks(engine, key)[candidate];
     struct desk_bin *bin = &tally->bins[engine->bin];
     assert(engine->bin < engine->timeline.count);
+    bin->suspects += key->suspect;
+    bin->suspects_denied += key->suspect && !decision->allowed;
     if (!decision->allowed) {
         tally->denied++;
         desk_add_saturating(&tally->cost_denied, arrival->cost);
         bin->denied++;
         tally->keys_denied += mark->denied == 0;
+        tally->suspect_keys_denied += mark->denied == 0 && key->suspect;
         mark->denied += mark->denied < UINT32_MAX;
         if (mark->since_us == 0)
             mark->since_us = arrival->time_us + 1;
@@ -211,6 +216,7 @@ int desk_tally_add(struct desk_engine *engine, size_t candidate, struct desk_key
     if (WEIR__LIKELY(decision->delay_us == 0))
         return 0;
     bin->delayed++;
+    tally->keys_delayed += mark->delayed == 0;
     mark->delayed += mark->delayed < UINT32_MAX;
     return tally_delay(tally, decision->delay_us);
 }
@@ -242,6 +248,15 @@ static void tally_peaks(struct desk_peak *peaks, const struct desk_arrival *arri
     }
 }
 
+/* How many requests suspects make, and when. */
+static void tally_suspect(struct desk_engine *engine, int64_t time_us)
+{
+    if (engine->suspect_requests == 0 || time_us < engine->suspects_from_us)
+        engine->suspects_from_us = time_us;
+    engine->suspects_to_us = weir__max(engine->suspects_to_us, time_us);
+    engine->suspect_requests++;
+}
+
 int desk_tally_arrival(struct desk_engine *engine, struct desk_key *key,
                        const struct desk_arrival *arrival)
 {
@@ -251,6 +266,8 @@ int desk_tally_arrival(struct desk_engine *engine, struct desk_key *key,
     engine->now_us = engine->last_us;
     engine->requests++;
     engine->spared_requests += key->spared;
+    if (WEIR__UNLIKELY(key->suspect))
+        tally_suspect(engine, arrival->time_us);
     desk_add_saturating(&engine->cost, arrival->cost);
     key->requests++;
     desk_add_saturating(&key->cost, arrival->cost);
@@ -385,6 +402,8 @@ static void tally_key(const struct desk_engine *engine, struct desk_tally *tally
     tally->keys_stopped += stopped;
     tally->stopped_denied += stopped ? denied : 0;
     tally->spared_denied += key->spared ? denied : 0;
+    tally->suspects_denied += key->suspect ? denied : 0;
+    tally->suspects_stopped += key->suspect && stopped ? denied : 0;
 }
 
 void desk_tally_forget(struct desk_engine *engine, const struct desk_key *key)

@@ -1,6 +1,7 @@
 /*
- * Conditions on lines: NAME=VALUE, NAME!=VALUE, several values with '|' between them, `*` anywhere
- * in a value, networks for addresses, 4xx for status. They become the conditions of policies.
+ * Conditions on lines: NAME=VALUE, NAME!=VALUE, several values with '|' between them (of a status
+ * also ','), `*` anywhere in a value, networks for addresses, 4xx for status. They become the
+ * conditions of policies.
  */
 #include "desk/select.h"
 
@@ -9,15 +10,23 @@
 
 #define VALUES_MAX 256
 
-/* The next of the values, which '|' separates. */
-static bool where_next(struct weir__span *rest, struct weir__span *ret)
+/* Values that are still to be read. */
+struct where_values {
+    struct weir__span rest; /* data NULL: none */
+    bool commas;            /* separate them, too */
+};
+
+static bool where_next(struct where_values *values, struct weir__span *ret)
 {
-    if (!rest->data)
+    const struct weir__span rest = values->rest;
+    size_t len = 0;
+    if (!rest.data)
         return false;
-    const char *bar = memchr(rest->data, '|', rest->len);
-    size_t len = bar ? (size_t)(bar - rest->data) : rest->len;
-    *ret = (struct weir__span){rest->data, len};
-    *rest = bar ? (struct weir__span){bar + 1, rest->len - len - 1} : (struct weir__span){NULL, 0};
+    while (len < rest.len && rest.data[len] != '|' && !(values->commas && rest.data[len] == ','))
+        len++;
+    *ret = (struct weir__span){rest.data, len};
+    values->rest = len < rest.len ? (struct weir__span){rest.data + len + 1, rest.len - len - 1}
+                                  : (struct weir__span){NULL, 0};
     return true;
 }
 
@@ -69,7 +78,7 @@ static const char *where_read_pattern(struct desk_selection *selection, int attr
     return wrong && !*wrong ? "out of memory" : wrong;
 }
 
-static const char *where_read_patterns(struct desk_selection *selection, struct weir__span values,
+static const char *where_read_patterns(struct desk_selection *selection, struct where_values values,
                                        size_t count, struct weir__condition *ret)
 {
     struct weir__pattern *all =
@@ -86,7 +95,20 @@ static const char *where_read_patterns(struct desk_selection *selection, struct 
     return NULL;
 }
 
-static const char *where_read_networks(struct desk_selection *selection, struct weir__span values,
+/* A comma is in no method and in no address: it was meant to separate two. */
+static const char *where_hint_comma(struct desk_selection *selection, struct weir__span value,
+                                    const char *wrong)
+{
+    const char *comma = memchr(value.data, ',', value.len);
+    if (!comma)
+        return wrong;
+    snprintf(selection->said, sizeof selection->said, "between values write |, like %.*s|%.*s",
+             (int)weir__min(comma - value.data, 40), value.data,
+             (int)weir__min(value.len - (size_t)(comma - value.data) - 1, 40), comma + 1);
+    return selection->said;
+}
+
+static const char *where_read_networks(struct desk_selection *selection, struct where_values values,
                                        size_t count, struct weir__condition *ret)
 {
     struct weir__network *networks =
@@ -97,7 +119,7 @@ static const char *where_read_networks(struct desk_selection *selection, struct 
     for (size_t i = 0; i < count && where_next(&values, &value); i++) {
         const char *wrong = weir__network_read(value.data, value.len, &networks[i]);
         if (wrong)
-            return wrong;
+            return where_hint_comma(selection, value, wrong);
     }
     ret->networks = networks;
     ret->network_count = count;
@@ -107,11 +129,17 @@ static const char *where_read_networks(struct desk_selection *selection, struct 
 static const char *where_read_values(struct desk_selection *selection, struct weir__span values,
                                      struct weir__condition *ret)
 {
-    struct weir__span rest = values, value;
+    const uint8_t slot = selection->sources[ret->attribute].slot;
+    const struct where_values all = {values, slot == DESK_STATUS};
+    struct where_values rest = all;
+    struct weir__span value;
     size_t count = 0;
     while (where_next(&rest, &value)) {
         if (value.len == 0)
             return "a value is empty; for a field that is absent write NAME!=*";
+        const char *wrong = slot == DESK_METHOD ? where_hint_comma(selection, value, NULL) : NULL;
+        if (wrong)
+            return wrong;
         count++;
     }
     if (count > VALUES_MAX)
@@ -121,26 +149,28 @@ static const char *where_read_values(struct desk_selection *selection, struct we
         ret->any = true;
         return NULL;
     }
-    return addresses ? where_read_networks(selection, values, count, ret)
-                     : where_read_patterns(selection, values, count, ret);
+    return addresses ? where_read_networks(selection, all, count, ret)
+                     : where_read_patterns(selection, all, count, ret);
 }
 
-const char *desk_where_read(struct desk_selection *selection, const char *text)
+const char *desk_where_read(struct desk_selection *selection, bool wide, const char *text)
 {
+    struct weir__conditions *to = wide ? &selection->wide : &selection->conditions;
+    struct weir__condition *items = wide ? selection->wide_items : selection->items;
     const char *equals = strchr(text, '='), *wrong = NULL;
     if (!equals || equals == text)
         return "expected NAME=VALUE or NAME!=VALUE, like status=4xx";
-    if (selection->conditions.count == WEIR__CONDITIONS_MAX)
+    if (to->count == WEIR__CONDITIONS_MAX)
         return "more than 16 conditions";
     bool negated = equals[-1] == '!';
-    struct weir__condition *condition = &selection->items[selection->conditions.count];
+    struct weir__condition *condition = &items[to->count];
     *condition = (struct weir__condition){.negated = negated};
     struct weir__span name = {text, (size_t)(equals - text) - negated};
     condition->attribute = desk_selection_attribute(selection, name, &wrong);
     if (condition->attribute < 0)
         return wrong;
     struct weir__span values = weir__span_of(equals + 1);
-    selection->conditions.items = selection->items;
-    selection->conditions.count++;
+    to->items = items;
+    to->count++;
     return where_read_values(selection, values, condition);
 }

@@ -75,6 +75,13 @@ struct weir__rule_text {
 };
 struct weir__rule_text weir__rule_text(const struct weir__rule *rule);
 
+/* ---- limit_req.c ---- */
+
+/* Whether a text begins like nginx's limit_req, limit_req_zone, or a rate of it. */
+bool weir__limit_req_is(const char *text);
+/* The limit that is the same here. */
+void weir__put_limit_req(struct weir__buffer *buffer, const char *text);
+
 /* ---- part.c ---- */
 
 #define WEIR__LIMITS_TEXT_MAX (WEIR_LIMITS_MAX * WEIR__RULE_TEXT_MAX)

@@ -420,12 +420,25 @@ static void parse_expected_names(char *ret, size_t size)
     weir__put_text(&buffer, ")");
 }
 
+/* A line of nginx: what to write instead. */
+static int parse_refuse_limit_req(struct reader *reader, struct word word)
+{
+    char here[SHOWN_MAX * 4];
+    struct weir__buffer buffer = weir__buffer_over(here, sizeof here);
+    int column = parse_column_of(reader, word.text);
+    weir__put_limit_req(&buffer, word.text);
+    return weir__fail(reader->err, WEIR_ESYNTAX, column,
+                      "column %d: this is limit_req of nginx; write %s", column, here);
+}
+
 static int parse_read_rule(struct reader *reader, struct weir__rule *rule, int64_t *cost)
 {
     struct word first = parse_next_word(reader), cost_word = first;
     enum weir__kind kind = parse_find_kind(first);
     if (kind == WEIR__KIND_COUNT) {
         char expected[256];
+        if (weir__limit_req_is(first.text))
+            return parse_refuse_limit_req(reader, first);
         parse_expected_names(expected, sizeof expected);
         return parse_complain(reader, first, expected, weir__algorithms[0]->example);
     }

@@ -232,6 +232,84 @@ bool weir__conditions_overlap(const struct weir__conditions *a, const struct wei
     return true;
 }
 
+/* Whether every text that a has, b has. With one star that is clear from both ends; with more,
+ * only where they are equal. */
+static bool pattern_within(const struct weir__pattern *a, const struct weir__pattern *b)
+{
+    if (a->exact)
+        return weir__pattern_has(b, a->head);
+    if (b->exact || !pattern_begins(a->head, b->head) || !pattern_ends(a->tail, b->tail))
+        return false;
+    bool same = a->piece_count == b->piece_count;
+    for (size_t i = 0; same && i < a->piece_count; i++)
+        same = pattern_order(a->pieces[i], b->pieces[i]) == 0;
+    return same || b->piece_count == 0;
+}
+
+static bool pattern_within_one(const struct weir__pattern *pattern, const struct weir__condition *b)
+{
+    bool found = pattern->exact && weir__pattern_find(b->exact, b->exact_count, pattern->head);
+    for (size_t i = 0; i < b->wild_count && !found; i++)
+        found = pattern_within(pattern, &b->wild[i]);
+    return found;
+}
+
+static bool network_within_one(const struct weir__network *network, const struct weir__condition *b)
+{
+    bool found = false;
+    for (size_t i = 0; i < b->network_count && !found; i++)
+        found = weir__network_within(network, &b->networks[i]);
+    return found;
+}
+
+/* Whether b lists all values that a lists, whatever each says of them. */
+static bool condition_lists_all(const struct weir__condition *a, const struct weir__condition *b,
+                                size_t *left)
+{
+    size_t n = a->pattern_count + a->network_count;
+    size_t cost = 1 + n * (1 + b->wild_count + b->network_count);
+    if (b->any || a->any)
+        return b->any;
+    if (*left < cost)
+        return false;
+    *left -= cost;
+    for (size_t i = 0; i < n; i++) {
+        if (a->network_count > 0 ? !network_within_one(&a->networks[i], b)
+                                 : !pattern_within_one(&a->patterns[i], b))
+            return false;
+    }
+    return true;
+}
+
+static bool condition_within(const struct weir__condition *a, const struct weir__condition *b,
+                             size_t *left)
+{
+    struct weir__condition listed = *b;
+    size_t pairs = (a->pattern_count + a->network_count) * (b->pattern_count + b->network_count);
+    if (a->negated == b->negated)
+        return a->negated ? condition_lists_all(b, a, left) : condition_lists_all(a, b, left);
+    if (!b->negated || pairs > COMPARED_MAX || *left < pairs) /* an absent one fulfils a that is */
+        return false;
+    *left -= pairs;
+    listed.negated = false;
+    return !conditions_overlap(a, &listed);
+}
+
+bool weir__conditions_within(const struct weir__conditions *a, const struct weir__conditions *b,
+                             size_t *left)
+{
+    for (size_t j = 0; j < b->count; j++) {
+        bool found = false;
+        *left -= *left > 0;
+        for (size_t i = 0; i < a->count && !found && *left > 0; i++)
+            found = a->items[i].attribute == b->items[j].attribute &&
+                    condition_within(&a->items[i], &b->items[j], left);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
 /* ---- words ---- */
 
 static void conditions_put_literal(struct weir__buffer *buffer, struct weir__span text)

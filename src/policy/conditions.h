@@ -76,6 +76,10 @@ bool weir__conditions_hold(const struct weir__conditions *conditions, struct wei
 size_t weir__any_of_holds(const struct weir__any_of *any, struct weir__view *view);
 /* False: no request fulfils both. True: some may. */
 bool weir__conditions_overlap(const struct weir__conditions *a, const struct weir__conditions *b);
+/* Whether every request that fulfils a fulfils b, too. False: perhaps not. Takes what comparing
+ * costs from *left; if that is not enough, it is false. */
+bool weir__conditions_within(const struct weir__conditions *a, const struct weir__conditions *b,
+                             size_t *left);
 /* In words: "path is /api and method is GET or POST". */
 void weir__put_conditions(struct weir__buffer *buffer, const struct weir__conditions *conditions,
                           const struct weir__attributes *attributes);

@@ -22,18 +22,34 @@ static weir_request item_request(const struct weir__plan *plan, const struct wei
                           .acquire = item->acquire};
 }
 
-/* Several items, each for itself. Those that are taken are taken at one reading of the clock, and
- * in one round trip to a store that is far away. */
-static int items_decide_each(weir_store *store, const struct weir__plan *plan,
-                             struct weir__item *const items[], size_t n, enum weir__mode mode,
-                             weir_decision (*rows)[WEIR_LIMITS_MAX])
+/* Several items, each for itself. */
+struct each {
+    struct weir__item *items[WEIR__ENTRIES_MAX];
+    weir_decision *rows[WEIR__ENTRIES_MAX]; /* of each, or NULL */
+    size_t count;
+};
+
+static void each_add(struct each *each, struct weir__item *item, weir_decision *rows)
+{
+    assert(each->count < WEIR__ENTRIES_MAX);
+    each->items[each->count] = item;
+    each->rows[each->count++] = rows;
+}
+
+/* Those that are taken are taken at one reading of the clock, and in one round trip to a store that
+ * is far away. Those that acquire hold their slots by this lease. */
+static int each_decide(weir_store *store, const struct weir__plan *plan, const struct each *each,
+                       enum weir__mode mode, uint64_t lease)
 {
     weir_request requests[WEIR__ENTRIES_MAX];
     weir_decision decisions[WEIR__ENTRIES_MAX];
+    const size_t n = each->count;
     int code = 0;
-    assert(n <= WEIR__ENTRIES_MAX);
-    for (size_t i = 0; i < n; i++)
-        requests[i] = item_request(plan, items[i], rows ? rows[i] : NULL);
+    for (size_t i = 0; i < n; i++) {
+        requests[i] = item_request(plan, each->items[i], each->rows[i]);
+        if (requests[i].acquire)
+            weir__request_name_lease(&requests[i], lease);
+    }
     if (mode == WEIR__TAKE && n > 0)
         code = weir__take_many(store, requests, n, decisions);
     for (size_t i = 0; i < n && mode == WEIR__PEEK; i++) {
@@ -42,7 +58,7 @@ static int items_decide_each(weir_store *store, const struct weir__plan *plan,
             decisions[i] = (weir_decision){.code = code};
     }
     for (size_t i = 0; i < n; i++)
-        items[i]->decision = decisions[i];
+        each->items[i]->decision = decisions[i];
     return code;
 }
 
@@ -111,8 +127,7 @@ static void charge_denied(weir_store *store, struct weir__item *item)
 
 static int separate_decide(weir_store *store, struct weir__plan *plan, enum weir__mode mode)
 {
-    struct weir__item *items[WEIR__ENTRIES_MAX] = {0};
-    size_t n = 0;
+    struct each each = {.count = 0};
     int code = 0;
     for (size_t i = 0; i < plan->separate_count && code == 0; i++) {
         struct weir__item *item = &plan->separate[i];
@@ -121,13 +136,13 @@ static int separate_decide(weir_store *store, struct weir__plan *plan, enum weir
         else if (item->refund)
             code = weir_peek(store, item->key, item->limit, 0, &item->decision);
         else
-            items[n++] = item;
+            each_add(&each, item, NULL);
     }
     if (code == 0)
-        code = items_decide_each(store, plan, items, n, mode, NULL);
-    for (size_t i = 0; i < n && code == 0 && mode == WEIR__TAKE; i++) {
-        if (items[i]->charge_denied)
-            charge_denied(store, items[i]);
+        code = each_decide(store, plan, &each, mode, 0);
+    for (size_t i = 0; i < each.count && code == 0 && mode == WEIR__TAKE; i++) {
+        if (each.items[i]->charge_denied)
+            charge_denied(store, each.items[i]);
     }
     return code;
 }
@@ -307,18 +322,39 @@ static bool plan_is_denied(const struct weir__plan *plan)
     return denied || (quotas > 0 && quotas == spent);
 }
 
+/* ---- shadows ----
+ *
+ * Most are charged like others. Slots of concurrent limits are held only where the request goes
+ * ahead with a lease, and by that lease, so that its holder renews and releases them without
+ * knowing of them:
+ *
+ *     acquire, allowed     held by the lease of the answer, if there is a slot; else it would deny
+ *     acquire, denied      looked at
+ *     take                 looked at: nobody could release them
+ *     renew, release       of the slots that the lease holds; that it holds none is no error
+ */
+
 static void shadows_decide(weir_store *store, struct weir__plan *plan, enum weir__mode mode,
-                           weir_decision (*rows)[WEIR_LIMITS_MAX])
+                           weir_decision (*rows)[WEIR_LIMITS_MAX], uint64_t lease)
 {
-    struct weir__item *items[WEIR__ENTRIES_MAX];
-    for (size_t i = 0; i < plan->shadow_count; i++)
-        items[i] = &plan->shadow[i];
+    struct each taken = {.count = 0}, peeked = {.count = 0};
     if (plan->shadows_follow && plan->denied)
         mode = WEIR__PEEK;
-    int code = items_decide_each(store, plan, items, plan->shadow_count, mode, rows);
-    for (size_t i = 0; i < plan->shadow_count && code; i++) {
-        if (items[i]->decision.code)
-            items[i]->decision.allowed = true;
+    for (size_t i = 0; i < plan->shadow_count; i++) {
+        struct weir__item *item = &plan->shadow[i];
+        bool holds = item->acquire && lease;
+        bool takes = mode == WEIR__TAKE && (holds || !weir__has_leases(item->limit));
+        each_add(takes ? &taken : &peeked, item, rows ? rows[i] : NULL);
+    }
+    each_decide(store, plan, &taken, WEIR__TAKE, lease);
+    each_decide(store, plan, &peeked, WEIR__PEEK, 0);
+    for (size_t i = 0; i < plan->shadow_count; i++) {
+        struct weir__item *item = &plan->shadow[i];
+        if (!item->decision.code)
+            continue;
+        item->decision.allowed = true;
+        for (size_t j = 0; rows && j < item->limit->count; j++)
+            rows[i][j] = (weir_decision){.allowed = true};
     }
 }
 
@@ -346,18 +382,33 @@ void weir__plan_apply_fail(const struct weir__plan *plan, uint32_t owners, weir_
     }
 }
 
+/* The lease of the whole: of the enforced items, which have drawn one, else `own`. */
+static uint64_t plan_lease(const struct weir__plan *plan, uint64_t own, const weir_decision *whole)
+{
+    uint64_t lease = own;
+    for (size_t i = 0; i < plan->enforced_count; i++) { /* a cost of 0 holds nothing */
+        if (plan->enforced[i].acquire && plan->enforced[i].decision.lease)
+            lease = plan->enforced[i].decision.lease;
+    }
+    return whole->allowed ? lease : 0; /* denied: a local fallback's, and the policy says closed */
+}
+
 int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mode mode,
                       const struct weir__plan_rows *rows, weir_decision *ret)
 {
     weir_decision room[WEIR_LIMITS_MAX];
+    uint64_t lease = 0;
     bool listed = plan->denied; /* by what needs no store */
     *ret = (weir_decision){.allowed = plan->verdict != WEIR__VERDICT_DENY && !listed};
     if (!ret->allowed)
         ret->retry_after_us = WEIR_NEVER;
     else
         ret->granted = plan->asked >= 0 ? plan->asked : 1;
+    if (mode == WEIR__TAKE && plan->draws && ret->allowed && weir__lease_id(&lease))
+        return WEIR_ESYSTEM;
     if (plan->verdict != WEIR__VERDICT_LIMITS) {
         plan->denied = plan_is_denied(plan) || !ret->allowed;
+        ret->lease = lease;
         return 0;
     }
     int code = plan->separate_count > 0 ? separate_decide(store, plan, mode) : 0;
@@ -376,18 +427,74 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
         if (ret->allowed && ret->granted == 0) /* open: all that was asked for */
             ret->granted = plan_told_item(plan)->cost;
     }
-    for (size_t i = 0; i < plan->enforced_count; i++)
-        ret->lease = plan->enforced[i].acquire ? plan->enforced[i].decision.lease : ret->lease;
-    if (!ret->allowed) /* a slot of a local fallback, and the policy says closed */
-        ret->lease = 0;
+    ret->lease = plan_lease(plan, lease, ret);
     if (plan->shadow_count > 0)
-        shadows_decide(store, plan, mode, rows ? rows->shadow : NULL);
+        shadows_decide(store, plan, mode, rows ? rows->shadow : NULL, ret->lease);
     if (mode == WEIR__PEEK && plan->listed && listed) { /* past its deny list, to explain it */
         ret->allowed = false;
         ret->retry_after_us = WEIR_NEVER;
         ret->delay_us = ret->granted = 0;
     }
     return 0;
+}
+
+/* ---- leases ---- */
+
+size_t weir__items_leased(const struct weir__item *items, size_t n)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += weir__has_leases(items[i].limit);
+    return found;
+}
+
+void weir__plan_acquire(struct weir__plan *plan)
+{
+    for (size_t i = 0; i < plan->enforced_count; i++)
+        plan->enforced[i].acquire = weir__has_leases(plan->enforced[i].limit);
+    for (size_t i = 0; i < plan->shadow_count; i++)
+        plan->shadow[i].acquire = weir__has_leases(plan->shadow[i].limit);
+    plan->draws = weir__items_leased(plan->enforced, plan->enforced_count) == 0;
+}
+
+static bool plan_exempts(const struct weir__plan *plan, const struct weir__policy *policy)
+{
+    for (size_t i = 0; i < plan->exempted_count; i++) {
+        if (plan->exempted[i] == policy)
+            return true;
+    }
+    return false;
+}
+
+static int item_change_lease(weir_store *store, const struct weir__item *item, uint64_t lease,
+                             enum weir__lease_verb verb)
+{
+    return verb == WEIR__RENEW ? weir_renew(store, item->key, item->limit, lease)
+                               : weir_release(store, item->key, item->limit, lease);
+}
+
+int weir__plan_change_lease(weir_store *store, const struct weir__plan *plan, uint64_t lease,
+                            enum weir__lease_verb verb)
+{
+    size_t done = 0, gone = 0;
+    int failed = 0; /* who releases may not come again: as much as possible is released */
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        const struct weir__item *item = &plan->enforced[i];
+        if (!weir__has_leases(item->limit))
+            continue;
+        int code = item_change_lease(store, item, lease, verb);
+        if (code && code != WEIR_ENOLEASE && verb == WEIR__RENEW)
+            return code;
+        failed = !failed && code != WEIR_ENOLEASE ? code : failed;
+        done += code == 0;
+        gone += code == WEIR_ENOLEASE && !plan_exempts(plan, item->policy);
+    }
+    bool stops = gone > 0 && verb == WEIR__RENEW;
+    for (size_t i = 0; i < plan->shadow_count && !stops; i++) {
+        if (weir__has_leases(plan->shadow[i].limit))
+            item_change_lease(store, &plan->shadow[i], lease, verb); /* fails nobody */
+    }
+    return failed ? failed : gone == 0 || (done > 0 && !stops) ? 0 : WEIR_ENOLEASE;
 }
 
 /* ---- settle and reset ---- */

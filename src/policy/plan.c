@@ -279,12 +279,14 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
         plan_deny(planning, policy, WEIR__DENIED_LISTED);
         return;
     }
-    if (planning->exempts && weir__any_of_holds(&policy->allow, planning->view)) {
-        if (!planning->allowed)
-            planning->allowed = policy;
+    if (weir__any_of_holds(&policy->allow, planning->view)) {
         if (plan->exempted_count < WEIR__EXEMPTED_MAX)
             plan->exempted[plan->exempted_count++] = policy;
-        return;
+        if (planning->exempts) {
+            if (!planning->allowed)
+                planning->allowed = policy;
+            return;
+        }
     }
     size_t before = planning->items;
     bool denied = false;

@@ -61,13 +61,14 @@ struct weir__plan {
     const struct weir__policy *listed;
     size_t listed_at;
     const struct weir__policy
-        *exempted[WEIR__EXEMPTED_MAX]; /* whose allow lists have the request */
+        *exempted[WEIR__EXEMPTED_MAX]; /* whose allow lists have the request, also past them */
     size_t exempted_count;
     int64_t wait_us; /* the longest acceptable delay, for all items */
     int64_t asked;   /* the cost that came with the request; -1: none did */
     enum weir__together together;
     bool denied;         /* in: whatever the items say, it is denied; out: whether it is */
     bool shadows_follow; /* shadows are charged only where the request goes ahead */
+    bool draws;          /* it acquires, and no enforced item does: the lease is drawn for it */
     size_t quotas_spent; /* quotas besides the items, all of them used up */
     /* In its rooms, or where it was copied to without them. At most WEIR__ENTRIES_MAX of each. */
     struct weir__item *enforced, *shadow, *separate;
@@ -89,7 +90,7 @@ static inline void weir__plan_begin(struct weir__plan *plan)
     plan->wait_us = WEIR_WAIT_DEFAULT;
     plan->asked = -1;
     plan->together = WEIR__TOGETHER;
-    plan->denied = plan->shadows_follow = false;
+    plan->denied = plan->shadows_follow = plan->draws = false;
     plan->quotas_spent = 0;
     plan->enforced = plan->room;
     plan->shadow = plan->room + WEIR__ENTRIES_MAX;
@@ -136,6 +137,21 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
 /* A local fallback's decision about the items of these owners, as their policies want it: closed
  * wins, open only where all of them say so. */
 void weir__plan_apply_fail(const struct weir__plan *plan, uint32_t owners, weir_decision *decision);
+
+/* How many of these have a limit with leases. */
+size_t weir__items_leased(const struct weir__item *items, size_t n);
+/* From now on the plan acquires: each of its items with leases, also in shadow, holds a slot. The
+ * decision has one lease for all of them, also where only shadows have leases, or where an allow
+ * list exempts the request. */
+void weir__plan_acquire(struct weir__plan *plan);
+/* Renews or releases the slots of a plan that is made again, under each key that holds the lease. A
+ * release that did something is done, so that one which was cut off can be sent again. A renewal
+ * needs every key: who lost one slot must stop. Otherwise WEIR_ENOLEASE. A release that fails goes
+ * on with the other keys, and returns the first failure. Slots of shadows go along,
+ * and fail nobody, as do those of policies that exempt the request: without another enforced limit
+ * that has leases it is 0. */
+int weir__plan_change_lease(weir_store *store, const struct weir__plan *plan, uint64_t lease,
+                            enum weir__lease_verb verb);
 
 /* Which items a settle corrects (bit i: the enforced item i): those whose cost came with the
  * request, or all of them if none did; never what has a cost of its own. */

@@ -272,6 +272,10 @@ bool weir__policies_trusts(const struct weir__policies *policies, const char *ip
 
 /* ---- notes ---- */
 
+#define NOTE_NAMED 3               /* overrides in one note */
+#define NOTE_WHEN_MAX 160          /* bytes of the conditions of one */
+#define NOTE_COMPARED_MAX 10000000 /* patterns; what is left then is not looked at */
+
 bool weir__same_states(const weir_limit *a, const weir_limit *b)
 {
     bool same = a->count == b->count;
@@ -280,32 +284,99 @@ bool weir__same_states(const weir_limit *a, const weir_limit *b)
     return same;
 }
 
-/* An override of another state gives a fresh start, which is seldom meant. */
-static size_t note_count_fresh(const struct weir__entry *entry)
+/* A misspelt attribute is always missing: a limit or an override does not apply, unnoticed. */
+static bool note_put_meant(struct weir__buffer *out, const struct weir__attributes *attributes,
+                           size_t i)
 {
-    size_t others = 0;
-    for (size_t i = 0; i < entry->override_count; i++)
-        others += !weir__same_states(entry->limit, entry->overrides[i].limit);
-    return others;
+    const char *meant = weir__attribute_meant(attributes, i);
+    if (meant)
+        weir__put_format(out,
+                         "note: the attribute \"%s\" looks misspelt (did you mean %s?). If no "
+                         "caller sends it, it is always missing",
+                         attributes->items[i].name, meant);
+    return meant != NULL;
+}
+
+/* Where an override is, and for whom: "line 9 (customer is bob)". */
+static void note_put_override(struct weir__buffer *out, const struct weir__policies *policies,
+                              const struct weir__override *override)
+{
+    char when[NOTE_WHEN_MAX];
+    struct weir__buffer buffer = weir__buffer_over(when, sizeof when);
+    weir__put_conditions(&buffer, &override->when, &policies->attributes);
+    weir__put_format(out, "line %d (%s)", override->line, when);
+}
+
+/* An override of another state gives a fresh start, which is seldom meant. */
+static bool note_put_fresh(struct weir__buffer *out, const struct weir__policies *policies,
+                           const struct weir__policy *policy, const struct weir__entry *entry)
+{
+    const struct weir__override *first[NOTE_NAMED];
+    size_t count = 0;
+    for (size_t i = 0; i < entry->override_count; i++) {
+        if (weir__same_states(entry->limit, entry->overrides[i].limit))
+            continue;
+        if (count < NOTE_NAMED)
+            first[count] = &entry->overrides[i];
+        count++;
+    }
+    if (count == 0)
+        return false;
+    weir__put_format(out,
+                     "note: %zu override%s of %s, limit %s, %s another algorithm, period, "
+                     "precision, zone or anchor than the limit itself, so whom it applies to "
+                     "starts from a fresh state: ",
+                     count, count == 1 ? "" : "s", policy->name, entry->name,
+                     count == 1 ? "has" : "have");
+    for (size_t i = 0; i < count && i < NOTE_NAMED; i++) {
+        weir__put_text(out, i > 0 ? ", " : "");
+        note_put_override(out, policies, first[i]);
+    }
+    if (count > NOTE_NAMED)
+        weir__put_format(out, " and %zu other%s", count - NOTE_NAMED,
+                         count == NOTE_NAMED + 1 ? "" : "s");
+    return true;
+}
+
+/* An override behind one that matches all that it matches is never reached. */
+static bool note_put_hidden(struct weir__buffer *out, const struct weir__policies *policies,
+                            const struct weir__policy *policy, const struct weir__entry *entry,
+                            size_t i, size_t *compared)
+{
+    const struct weir__override *it = &entry->overrides[i], *before = entry->overrides;
+    size_t left = NOTE_COMPARED_MAX - *compared;
+    while (before < it && !weir__conditions_within(&it->when, &before->when, &left))
+        before++;
+    *compared = NOTE_COMPARED_MAX - left;
+    if (before == it)
+        return false;
+    weir__put_format(out, "note: the override of %s, limit %s, in ", policy->name, entry->name);
+    note_put_override(out, policies, it);
+    weir__put_text(out, " never applies: that in ");
+    note_put_override(out, policies, before);
+    weir__put_text(out, " comes first and matches the same requests. Overrides are tried in order: "
+                        "put the narrower one first");
+    return true;
 }
 
 bool weir__policies_note(const struct weir__policies *policies, struct weir__note_at *at,
                          struct weir__buffer *out)
 {
+    while (at->attribute < policies->attributes.count) {
+        if (note_put_meant(out, &policies->attributes, at->attribute++))
+            return true;
+    }
     for (; at->policy < policies->count; at->policy++, at->entry = 0) {
         const struct weir__policy *policy = &policies->policies[at->policy];
-        while (at->entry < policy->entry_count) {
-            const struct weir__entry *entry = &policy->entries[at->entry++];
-            size_t others = note_count_fresh(entry);
-            if (others == 0)
-                continue;
-            weir__put_format(out,
-                             "note: %zu override%s of %s, limit %s, %s another algorithm, period, "
-                             "precision, zone or anchor than the limit itself, so whom it applies "
-                             "to starts from a fresh state",
-                             others, others == 1 ? "" : "s", policy->name, entry->name,
-                             others == 1 ? "has" : "have");
-            return true;
+        for (; at->entry < policy->entry_count; at->entry++, at->step = 0) {
+            const struct weir__entry *entry = &policy->entries[at->entry];
+            while (at->step <= entry->override_count) {
+                size_t step = at->step++;
+                if (step == 0
+                        ? note_put_fresh(out, policies, policy, entry)
+                        : note_put_hidden(out, policies, policy, entry, step - 1, &at->compared))
+                    return true;
+            }
         }
     }
     return false;

@@ -46,6 +46,7 @@ struct weir__shares {
 };
 
 struct weir__override {
+    int line; /* in the file */
     struct weir__conditions when;
     const weir_limit *limit;
     const weir_limit *const *reduced; /* by share; NULL where its entry has no shares */
@@ -135,8 +136,10 @@ bool weir__policies_trusts(const struct weir__policies *policies, const char *ip
 /* Whether two limits count in the same states. */
 bool weir__same_states(const weir_limit *a, const weir_limit *b);
 /* What is no mistake, and may be meant: the note behind the last one; false: there are no more. */
+#define WEIR__NOTE_MAX 2048 /* bytes are enough for one */
 struct weir__note_at {
-    size_t policy, entry;
+    size_t attribute, policy, entry, step;
+    size_t compared; /* what comparing overrides has cost: it is bounded */
 };
 bool weir__policies_note(const struct weir__policies *policies, struct weir__note_at *at,
                          struct weir__buffer *out);

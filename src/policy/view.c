@@ -85,6 +85,18 @@ static const char *view_text_of(const struct weir__attribute *attribute, struct 
     return weir__arena_text(arena, room, buffer.len);
 }
 
+/* The number of an attribute that is read already, or -1. */
+static int view_find(const struct weir__attributes *attributes, const struct weir__attribute *found)
+{
+    for (size_t i = 0; i < attributes->count; i++) {
+        const struct weir__attribute *known = &attributes->items[i];
+        if (!strcmp(known->name, found->name) && known->spelling == found->spelling &&
+            known->lower == found->lower)
+            return (int)i;
+    }
+    return -1;
+}
+
 int weir__attribute_read(struct weir__attributes *attributes, struct weir__arena *arena,
                          const char *text, size_t len, const char **ret_wrong)
 {
@@ -93,11 +105,10 @@ int weir__attribute_read(struct weir__attributes *attributes, struct weir__arena
     *ret_wrong = view_read_expression(text, len, room, &found);
     if (*ret_wrong)
         return -1;
-    for (size_t i = 0; i < attributes->count; i++) {
-        const struct weir__attribute *known = &attributes->items[i];
-        if (!strcmp(known->name, found.name) && known->spelling == found.spelling &&
-            known->lower == found.lower)
-            return (int)i;
+    int known = view_find(attributes, &found);
+    if (known >= 0) {
+        attributes->items[known].uses++;
+        return known;
     }
     if (attributes->count == WEIR__ATTRIBUTES_MAX) {
         *ret_wrong = "more than 64 different attributes in one file";
@@ -109,6 +120,7 @@ int weir__attribute_read(struct weir__attributes *attributes, struct weir__arena
         *ret_wrong = "";
         return -1;
     }
+    found.uses = 1;
     attributes->items[attributes->count] = found;
     return (int)attributes->count++;
 }
@@ -120,6 +132,43 @@ bool weir__attribute_known(const struct weir__attribute *attribute)
             return true;
     }
     return !strncmp(attribute->name, "header.", 7);
+}
+
+/* How often the file has a name, in whatever expression. */
+static unsigned view_uses(const struct weir__attributes *attributes, const char *name)
+{
+    unsigned uses = 0;
+    for (size_t i = 0; i < attributes->count; i++)
+        uses += strcmp(attributes->items[i].name, name) ? 0 : attributes->items[i].uses;
+    return uses;
+}
+
+/* Whether attribute i may be a slip of j: the file has it once, and the other one more often, in a
+ * key or cost, or earlier. Numbered names (tokens1, tokens2) are alike on purpose. */
+static bool view_may_mean(const struct weir__attributes *attributes, size_t i, size_t j)
+{
+    const struct weir__attribute *it = &attributes->items[i], *other = &attributes->items[j];
+    bool surer = it->counted == other->counted ? j < i : other->counted;
+    char last = it->name[it->name_len - 1];
+    return view_uses(attributes, it->name) == 1 && strcmp(it->name, other->name) &&
+           (surer || view_uses(attributes, other->name) > 1) && !(last >= '0' && last <= '9');
+}
+
+const char *weir__attribute_meant(const struct weir__attributes *attributes, size_t i)
+{
+    const struct weir__attribute *it = &attributes->items[i];
+    const char *names[WEIR__COUNT(server_names) + WEIR__ATTRIBUTES_MAX + 1];
+    size_t count = 0;
+    if (weir__attribute_known(it))
+        return NULL;
+    for (size_t j = 0; j < WEIR__COUNT(server_names); j++)
+        names[count++] = server_names[j];
+    for (size_t j = 0; j < attributes->count; j++) {
+        if (view_may_mean(attributes, i, j))
+            names[count++] = attributes->items[j].name;
+    }
+    names[count] = NULL;
+    return weir__misspelt(it->name, it->name_len, names);
 }
 
 /* ---- values ---- */

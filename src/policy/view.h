@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/span.h"
 #include "policy/arena.h"
+#include "wire/address.h"
 #include "wire/path.h"
 
 /* ---- subjects ---- */
@@ -29,41 +30,7 @@ struct weir__subject {
     const void *context;
 };
 
-/* ---- addresses (address.c) ----
- *
- * What an address looks like to a client is many things; here it is one of two: IPv4, also where it
- * came mapped into IPv6 (::ffff:1.2.3.4), or IPv6. A zone (%eth0) and a port behind it are dropped.
- */
-
-struct weir__address {
-    uint8_t family; /* 4 or 6 */
-    uint8_t bytes[16];
-};
-
-/* A network: an address whose bits behind the first `bits` are 0. */
-struct weir__network {
-    struct weir__address address;
-    uint8_t bits;
-};
-
-/* "1.2.3.4", "1.2.3.4:80", "2001:db8::1", "fe80::1%eth0", "[2001:db8::1]:80"; false: none of these.
- * Numbers of IPv4 with leading zeros are refused: some read them as octal. */
-bool weir__address_read(const char *text, size_t len, struct weir__address *ret);
-/* An address or ADDRESS/BITS as a file says it: no ports, zones or mapped addresses, no bits set
- * behind the prefix. NULL, or what is wrong. */
-const char *weir__network_read(const char *text, size_t len, struct weir__network *ret);
-bool weir__network_has(const struct weir__network *network, const struct weir__address *address);
-bool weir__networks_overlap(const struct weir__network *a, const struct weir__network *b);
-
-/* As RFC 5952 has it: lower case, the longest run of zeros cut. */
-void weir__put_address(struct weir__buffer *buffer, const struct weir__address *address);
-/* The address, and /bits unless that is all of them. */
-void weir__put_network(struct weir__buffer *buffer, const struct weir__network *network);
-/* The network of an address that has so many bits. */
-void weir__put_masked(struct weir__buffer *buffer, struct weir__address address, uint8_t bits4,
-                      uint8_t bits6);
-
-/* ---- hosts (normal.c); wire/path.h has paths ---- */
+/* ---- hosts (normal.c); wire/path.h has paths, wire/address.h addresses ---- */
 
 /* In lower case, without port and closing dots. The answer is a part of the text, or written to
  * room. NULL, or what is wrong: there is not enough room, or it is no host. */
@@ -78,8 +45,6 @@ const char *weir__normal_host_pattern(struct weir__span text, char *room,
 
 /* ---- attributes (view.c) ---- */
 
-#define WEIR__IP_BITS4 32 /* what `ip` means by itself: one address of IPv4, one network of IPv6 */
-#define WEIR__IP_BITS6 64
 #define WEIR__ATTRIBUTES_MAX 64
 #define WEIR__ATTRIBUTE_NAME_MAX 64
 #define WEIR__VALUE_MAX 65536    /* bytes of an attribute's value */
@@ -98,7 +63,9 @@ struct weir__attribute {
     const char *text; /* the expression, in one spelling */
     enum weir__spelling spelling;
     bool lower;
-    bool needed; /* somewhere nothing stands in for it */
+    bool needed;   /* somewhere nothing stands in for it */
+    bool counted;  /* a key or a cost is made of it */
+    unsigned uses; /* how often the file has the expression */
 };
 
 struct weir__attributes {
@@ -119,6 +86,9 @@ int weir__attribute_read(struct weir__attributes *attributes, struct weir__arena
 
 /* Whether the server fills it in by itself. */
 bool weir__attribute_known(const struct weir__attribute *attribute);
+/* What the file perhaps means by attribute i, which callers would have to send: one that the server
+ * fills in, or, if its name stands in the file once, another of the file. NULL: what it says. */
+const char *weir__attribute_meant(const struct weir__attributes *attributes, size_t i);
 
 /* One attribute of a request as a key by itself: in its one spelling, an address as `key: ip` has
  * it. The value is a part of the request's, or written to room. */

@@ -456,6 +456,9 @@ static int carried_judge(weir_redis_call *call, weir_error *err)
             return carried_fail(call, true, WEIR_ESYSTEM, err);
         call->redis->server.module = false;
         return carried_again(call);
+    case WEIR__VERDICT_NO_LEASE:
+        call->redis->server.unnamed = true;
+        return carried_again(call);
     case WEIR__VERDICT_NO_MEMORY:
         query->spare = true;
         query->load = WEIR__LOAD_NONE;

@@ -9,7 +9,19 @@
 #include <assert.h>
 #include <string.h>
 
+#define REFUSED_US 10000000 /* a server refuses for so long after the last call that it refused */
+
 /* ---- queries ---- */
+
+/* How much of the deadline is left for requests that may have waited already. */
+static int64_t engine_time_left_us(const struct weir__remote *remote, const weir_request *requests,
+                                   size_t n)
+{
+    int64_t waited_us = 0;
+    for (size_t i = 0; i < n; i++)
+        waited_us = weir__max(waited_us, requests[i].waited_us);
+    return weir__max(0, remote->url.deadline_us - waited_us);
+}
 
 static void engine_prepare(struct weir__remote *remote, enum weir__verb verb,
                            const weir_request *requests, size_t n, int64_t now,
@@ -23,7 +35,7 @@ static void engine_prepare(struct weir__remote *remote, enum weir__verb verb,
                                       .time_us = remote->base.clock.now ? now : -1};
     for (size_t i = 0; i < n && requests[i].limit; i++)
         ret->limits += requests[i].limit->count;
-    ret->call.deadline_us = weir__mono_us() + remote->url.deadline_us;
+    ret->call.deadline_us = weir__mono_us() + engine_time_left_us(remote, requests, n);
 }
 
 /* The limits as the servers are asked for them, `at_least` reduced by so much; NULL: by what is
@@ -40,6 +52,17 @@ static void engine_withhold(struct weir__remote *remote, struct weir__redis_quer
     weir__redis_query_withhold(query, known);
 }
 
+/* Whether an answer shows that a server refuses no more. One that does not write may answer
+ * releases, peeks and denials all the while. So a denial shows it only if nothing was refused for
+ * long. */
+static bool engine_refuses_no_more(const struct weir__node *node,
+                                   const struct weir__redis_query *query, int code)
+{
+    bool charges = weir__verb_decides(query->verb) && !weir__verb_reads(query->verb);
+    return code == 0 && charges &&
+           (query->ret->allowed || weir__mono_us() - node->refused_us >= REFUSED_US);
+}
+
 /* What became of a call, for weir__remote_look: of its server. */
 static void engine_note_node(struct weir__node *node, const struct weir__redis_query *query,
                              int code)
@@ -47,7 +70,12 @@ static void engine_note_node(struct weir__node *node, const struct weir__redis_q
     enum weir__undecided now = code != WEIR_EUNREACHABLE ? WEIR__UNDECIDED_NOT
                                : query->failed           ? WEIR__UNDECIDED_REFUSED
                                                          : WEIR__UNDECIDED_LATE;
-    if (WEIR__UNLIKELY(node->undecided != now))
+    if (now == WEIR__UNDECIDED_REFUSED)
+        node->refused_us = weir__mono_us();
+    if (WEIR__LIKELY(node->undecided == now))
+        return;
+    if (now || node->undecided != WEIR__UNDECIDED_REFUSED ||
+        engine_refuses_no_more(node, query, code))
         node->undecided = now;
 }
 
@@ -84,9 +112,12 @@ static void engine_query_all(struct weir__remote *remote, struct weir__redis_que
             weir__redis_query_flush(&queries[i]);
     }
     for (size_t i = 0; i < n; i++) {
-        if (codes[i] == 0)
-            codes[i] = engine_note(remote, &queries[i],
-                                   weir__redis_query_finish(remote->fleet, &queries[i]));
+        if (codes[i])
+            continue;
+        codes[i] =
+            engine_note(remote, &queries[i], weir__redis_query_finish(remote->fleet, &queries[i]));
+        if (codes[i] == WEIR_EUNREACHABLE && !remote->bare && queries[i].verb == WEIR__VERB_ACQUIRE)
+            weir__redis_query_give_back(&queries[i]);
     }
 }
 
@@ -197,7 +228,8 @@ static int engine_take_there(struct weir__remote *remote, const weir_request *re
     struct weir__job job = {.verb = engine_take_verb(requests, n),
                             .requests = (weir_request *)requests,
                             .count = n,
-                            .deadline_us = weir__mono_us() + remote->url.deadline_us,
+                            .deadline_us =
+                                weir__mono_us() + engine_time_left_us(remote, requests, n),
                             .time_us = remote->base.clock.now ? now : -1,
                             .ret = &folded,
                             .rows = rows};
@@ -252,6 +284,8 @@ static int engine_decide_alive(struct weir__remote *remote, const weir_request *
     int code = weir__remote_ensure_alive(remote);
     if (code == 0)
         code = engine_check_together(requests, n);
+    if (code == 0 && engine_time_left_us(remote, requests, n) == 0)
+        code = WEIR_EUNREACHABLE;
     if (code == 0)
         code = mode == WEIR__PEEK ? engine_peek_there(remote, requests, n, now, ret)
                                   : engine_take_there(remote, requests, n, now, ret);
@@ -307,20 +341,25 @@ static int engine_take_batch(struct weir__remote *remote, const weir_request *re
                              int64_t now, weir_decision *rets)
 {
     struct weir__job jobs[WEIR__JOBS_MAX], *these[WEIR__JOBS_MAX];
-    int64_t deadline_us = weir__mono_us() + remote->url.deadline_us;
+    int64_t now_us = weir__mono_us();
+    size_t count = 0;
     int first = 0;
     assert(n <= WEIR__JOBS_MAX);
     for (size_t i = 0; i < n; i++) {
-        these[i] = &jobs[i];
+        int64_t left_us = engine_time_left_us(remote, &requests[i], 1);
+        if (left_us > 0)
+            these[count++] = &jobs[i];
         jobs[i] = (struct weir__job){.verb = engine_take_verb(&requests[i], 1),
                                      .requests = (weir_request *)&requests[i],
                                      .count = 1,
-                                     .deadline_us = deadline_us,
+                                     .deadline_us = now_us + left_us,
+                                     .code = WEIR_EUNREACHABLE,
                                      .time_us = remote->base.clock.now ? now : -1,
                                      .ret = &rets[i],
                                      .rows = requests[i].detail};
     }
-    engine_do(remote, these, n);
+    if (count > 0)
+        engine_do(remote, these, count);
     for (size_t i = 0; i < n; i++) {
         int code = jobs[i].code;
         if (code == WEIR_EUNREACHABLE)
@@ -349,6 +388,13 @@ static int engine_take_many(weir_store *store, const weir_request *requests, siz
 
 /* ---- jobs ---- */
 
+/* Whether an acquire that failed may have got a lease all the same, now or later. */
+static bool engine_may_hold(const struct weir__redis_query *query)
+{
+    enum weir__call_status status = query->call.status;
+    return status == WEIR__CALL_LATE || status == WEIR__CALL_LOST;
+}
+
 /* A job as a query; 0, or why it cannot be sent. */
 static int engine_prepare_job(struct weir__remote *remote, const struct weir__job *job,
                               struct weir__redis_query *ret)
@@ -361,7 +407,9 @@ static int engine_prepare_job(struct weir__remote *remote, const struct weir__jo
     ret->ret = job->ret;
     ret->rows = job->rows;
     engine_withhold(remote, ret, job->withheld);
-    if (job->verb == WEIR__VERB_ACQUIRE && weir__lease_id(&ret->lease))
+    if (job->verb == WEIR__VERB_ACQUIRE)
+        ret->lease = weir__redis_query_chosen(ret);
+    if (job->verb == WEIR__VERB_ACQUIRE && !ret->lease && weir__lease_id(&ret->lease))
         return WEIR_ESYSTEM;
     int code = engine_check_together(job->requests, job->count);
     return code == 0 && !weir__redis_query_slot(ret) ? WEIR_ESLOTS : code;
@@ -378,6 +426,8 @@ static void engine_send(struct weir__remote *remote, struct weir__job *const job
         job->code = codes[i];
         job->integer = queries[i].integer;
         job->lease = queries[i].lease;
+        if (job->verb == WEIR__VERB_ACQUIRE && job->code && !engine_may_hold(&queries[i]))
+            job->lease = 0;
         job->error[0] = 0;
         if (queries[i].failed)
             memcpy(job->error, queries[i].error, sizeof job->error);
@@ -469,8 +519,11 @@ static int engine_change_lease(weir_store *store, weir_key key, const weir_limit
         return 0;
     if (code && code != WEIR_EUNREACHABLE)
         return code;
-    int local = weir__fallback_lease(&remote->fallback, key, limit, lease, verb);
-    return local == 0 ? 0 : code == 0 ? WEIR_ENOLEASE : code;
+    if (weir__fallback_lease(&remote->fallback, key, limit, lease, verb) == 0)
+        return 0;
+    if (code && verb == WEIR__RELEASE) /* not everybody comes again */
+        weir__redis_query_give_back(&query);
+    return code ? code : WEIR_ENOLEASE;
 }
 
 /* A verb that takes a key and nothing else. */
@@ -509,6 +562,22 @@ static int engine_show(weir_store *store, weir_key key, int64_t now, struct weir
     return code;
 }
 
+/* In a child that has not asked yet, the fleet is the parent's. */
+static unsigned engine_lane(const weir_store *store, weir_key key)
+{
+    struct weir__remote *remote = weir__remote_of((weir_store *)store);
+    const weir_request request = weir_request_make(key, NULL);
+    struct weir__redis_query query = {.url = &remote->url,
+                                      .requests = &request,
+                                      .count = 1,
+                                      .time_us = remote->base.clock.now ? 0 : -1};
+    if (remote->url.kind != WEIR__REDIS_CLUSTER || remote->owner != getpid())
+        return 0;
+    weir__redis_query_slot(&query);
+    const struct weir__node *node = weir__fleet_route(remote->fleet, query.slot);
+    return node ? 1 + weir__fleet_index(remote->fleet, node) : 0;
+}
+
 const struct weir__engine weir__remote_engine = {
     .blocks = true,
     .decide = engine_decide,
@@ -519,6 +588,7 @@ const struct weir__engine weir__remote_engine = {
     .change_lease = engine_change_lease,
     .reset = engine_reset,
     .show = engine_show,
+    .lane = engine_lane,
     .check = weir__remote_check,
     .why = weir__remote_explain,
     .close = weir__remote_close,

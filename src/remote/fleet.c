@@ -138,6 +138,11 @@ int weir__fleet_check(struct weir__fleet *fleet, weir_error *err)
         if (node->owns && node->link.state != WEIR__LINK_UP)
             return fleet_fail_of_node(fleet, node, err);
     }
+    if (fleet->gaps > 0)
+        return weir__fail(err, WEIR_EUNREACHABLE, 0,
+                          "%u of %d slots of the cluster have no node: see redis-cli --cluster "
+                          "check",
+                          (unsigned)fleet->gaps, WEIR__CLUSTER_SLOTS);
     if (fleet->count > 0)
         return 0;
     weir__lock_take(&fleet->lock);
@@ -148,7 +153,7 @@ int weir__fleet_check(struct weir__fleet *fleet, weir_error *err)
 
 struct weir__fleet_owners weir__fleet_owners(struct weir__fleet *fleet)
 {
-    struct weir__fleet_owners ret = {0};
+    struct weir__fleet_owners ret = {.all = fleet->gaps > 0, .away = fleet->gaps > 0};
     for (unsigned i = 0; i < fleet->count; i++) {
         const struct weir__node *node = fleet->nodes[i];
         bool up = node->link.state == WEIR__LINK_UP;

@@ -29,6 +29,7 @@ struct weir__node {
     _Atomic uint32_t owns;        /* it has slots, or is the only server */
     _Atomic int64_t wanted_us;    /* somebody was sent there: a connection is wanted until then */
     _Atomic uint32_t undecided;   /* enum weir__undecided: what became of its last call */
+    _Atomic int64_t refused_us;   /* when it refused the last one that it refused */
     /* the keeper's */
     int64_t next_try_us, next_check_us, up_since_us;
     unsigned failures; /* attempts, and short lives, in a row */
@@ -43,8 +44,9 @@ struct weir__fleet {
     _Atomic unsigned count;
     _Atomic uint16_t slots[WEIR__CLUSTER_SLOTS]; /* index of a node plus 1; 0: not known */
     _Atomic uint32_t stale;                      /* somebody found the map wrong */
-    int wake_fd, stop_fd;                        /* eventfds: go round now; stop */
-    bool tried;                                  /* the first round is over; under the lock */
+    _Atomic uint32_t gaps;         /* slots without a node, in the map that was read last */
+    int wake_fd, stop_fd;          /* eventfds: go round now; stop */
+    bool tried;                    /* the first round is over; under the lock */
     enum weir__talk_result result; /* of the last round's worst attempt; under the lock */
     char why[WEIR__WHY_SIZE];      /* under the lock */
     /* the keeper's */
@@ -78,7 +80,8 @@ bool weir__fleet_wait(struct weir__fleet *fleet, int64_t deadline_us);
 struct weir__redis_host weir__fleet_host(struct weir__fleet *fleet, const struct weir__node *node);
 /* 0 while every server that owns keys can be reached, else WEIR_EUNREACHABLE and why. */
 int weir__fleet_check(struct weir__fleet *fleet, weir_error *err);
-/* The servers that own keys. Each of them is counted once at most beside `all`. */
+/* The servers that own keys. Each of them is counted once at most beside `all`. Slots without a
+ * node count as one that is away. */
 struct weir__fleet_owners {
     unsigned all, away, late, refusing; /* away: cannot be reached now */
     const struct weir__node *one;       /* of those that refuse, or else are late; or NULL */

@@ -171,13 +171,13 @@ static enum weir__talk_result keeper_tend(struct weir__fleet *fleet, struct weir
 
 /* ---- all of them ---- */
 
-static bool keeper_all_up(const struct weir__fleet *fleet)
+static bool keeper_is_whole(const struct weir__fleet *fleet)
 {
     for (unsigned i = 0; i < fleet->count; i++) {
         if (fleet->nodes[i]->owns && fleet->nodes[i]->link.state != WEIR__LINK_UP)
             return false;
     }
-    return fleet->count > 0;
+    return fleet->count > 0 && fleet->gaps == 0;
 }
 
 static enum weir__talk_result keeper_look(struct weir__fleet *fleet, char why[WEIR__WHY_SIZE])
@@ -191,7 +191,7 @@ static enum weir__talk_result keeper_look(struct weir__fleet *fleet, char why[WE
     fleet->last_look_us = now;
     struct weir__patience patience = keeper_attempt(fleet);
     enum weir__talk_result result = weir__topology_look(fleet, &patience, why);
-    bool sound = result == WEIR__TALK_OK && keeper_all_up(fleet);
+    bool sound = result == WEIR__TALK_OK && keeper_is_whole(fleet);
     int64_t later = fleet->url->kind == WEIR__REDIS_CLUSTER ? LOOK_CLUSTER_US : LOOK_SENTINEL_US;
     fleet->next_look_us = weir__mono_us() + (sound ? later : LOOK_SOON_US);
     return result;

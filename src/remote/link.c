@@ -18,6 +18,7 @@
  *      round trips.
  *   4. The socket is closed by the keeper alone, when the link is DOWN and users is 0.
  *   5. No thread waits beyond its own deadline, whatever the others do.
+ *   6. While it is UP, what is posted was submitted, before `posted_mark`.
  */
 #include "remote/link.h"
 
@@ -57,6 +58,7 @@ void weir__link_destroy(struct weir__link *link, bool forked)
         weir__conn_close(&link->conn);
     free(link->out);
     free(link->sending);
+    free(link->posted);
 }
 
 /* ---- going down; the lock is held ---- */
@@ -115,6 +117,15 @@ void weir__link_forget_module(const struct weir__call *call)
     weir__lock_release(&link->lock);
 }
 
+void weir__link_forget_lease(const struct weir__call *call)
+{
+    struct weir__link *link = call->link;
+    weir__lock_take(&link->lock);
+    if (call->connection == link->connection)
+        link->server.unnamed = true;
+    weir__lock_release(&link->lock);
+}
+
 /* To the socket, without the lock: it is not closed until link_leave. */
 static void link_enter(struct weir__link *link)
 {
@@ -141,6 +152,8 @@ static bool link_hand_out(struct weir__link *link, const char *data)
     if (link->answered == link->submitted)
         return false;
     struct weir__call *call = link->ring[link->answered++ % WEIR__LINK_RING];
+    if (link->posted_len && link->answered >= link->posted_mark)
+        link->posted_len = link->posted_replies = 0;
     if (!call)
         return true;
     assert(call->link == link && call->seen < call->replies);
@@ -300,6 +313,63 @@ enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__c
     return status;
 }
 
+/* ---- posting; the lock is held ---- */
+
+/* Replies that nobody wants. */
+static void link_expect_none(struct weir__link *link, unsigned replies)
+{
+    for (unsigned i = 0; i < replies; i++)
+        link->ring[link->submitted++ % WEIR__LINK_RING] = NULL;
+    link->posted_mark = link->submitted;
+}
+
+/* Keeps the call's commands for the next connection; false: there is no room. */
+static bool link_keep_posted(struct weir__link *link, struct weir__call *call)
+{
+    if (!link->posted)
+        link->posted = malloc(WEIR__LINK_POSTED);
+    if (!link->posted)
+        return false;
+    struct weir__buffer buffer = {
+        .data = link->posted, .size = WEIR__LINK_POSTED, .len = link->posted_len};
+    unsigned replies = call->write(call, &link->server, &buffer);
+    if (buffer.cut || link->posted_replies + replies > WEIR__LINK_RING / 2)
+        return false;
+    if (memmem(link->posted, link->posted_len, link->posted + link->posted_len,
+               buffer.len - link->posted_len))
+        return true; /* it is there already: somebody tries again and again */
+    link->posted_len = buffer.len;
+    link->posted_replies += replies;
+    return true;
+}
+
+void weir__link_post(struct weir__link *link, struct weir__call *call)
+{
+    weir__lock_take(&link->lock);
+    unsigned replies = link->state == WEIR__LINK_UP ? link_append(link, call) : 0;
+    if (replies > 0 || link->state != WEIR__LINK_UP)
+        link_keep_posted(link, call);
+    if (replies > 0) {
+        link_expect_none(link, replies);
+        link_write_out(link, 0);
+    }
+    weir__lock_release(&link->lock);
+}
+
+/* On a new connection. */
+static void link_post_again(struct weir__link *link)
+{
+    assert(link->out_len == 0 && link->submitted == 0);
+    while (link->posted_len > link->out_size && link_grow(link))
+        ;
+    if (link->posted_len == 0 || link->posted_len > link->out_size)
+        return;
+    memcpy(link->out, link->posted, link->posted_len);
+    link->out_len = link->posted_len;
+    link_expect_none(link, link->posted_replies);
+    link_write_out(link, 0);
+}
+
 /* ---- awaiting; the lock is held ---- */
 
 /* The oldest call that still waits leads from now on. */
@@ -420,6 +490,7 @@ void weir__link_start(struct weir__link *link, const struct weir__conn *conn,
     weir__resp_begin(&link->reader, WEIR__RESP_REPLIES, &link_limits, link->nodes,
                      WEIR__LINK_NODES);
     link->state = WEIR__LINK_UP;
+    link_post_again(link);
     pthread_cond_broadcast(&link->changed);
     weir__lock_release(&link->lock);
 }

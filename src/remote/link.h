@@ -8,6 +8,10 @@
  *     weir__link_await    until its replies are there, its deadline has passed or the link is lost
  *
  * A call allocates nothing. Only the output grows, up to a bound.
+ *
+ * What nobody waits for is posted (weir__link_post): it is sent behind the calls before it, and
+ * once more on the next connection if this one is lost before it is answered. What is waiting to be
+ * sent already is not kept twice.
  */
 #ifndef WEIR_LINK_H
 #define WEIR_LINK_H
@@ -23,12 +27,14 @@
 #define WEIR__LINK_IN 65536       /* bytes of replies read at once */
 #define WEIR__LINK_REPLY 32768    /* bytes of one reply */
 #define WEIR__LINK_OUT (4u << 20) /* bytes of commands not sent: 16 keys of 64 KB, a few times */
-#define WEIR__LINK_MISSES 3       /* deadlines missed in a row: the server counts as gone */
+#define WEIR__LINK_POSTED (64u << 10) /* bytes of commands posted and not answered, about 500 */
+#define WEIR__LINK_MISSES 3           /* deadlines missed in a row: the server counts as gone */
 
 /* What was learnt about a server when the connection was made. */
 struct weir__server {
     bool module;     /* it has the commands of the native module */
     bool test_clock; /* and the module was loaded with test-clock */
+    bool unnamed;    /* and it is older than LEASE: it draws the ids of leases itself */
 };
 
 enum weir__call_status {
@@ -83,6 +89,10 @@ struct weir__link {
     char *out, *sending;           /* being filled; being written */
     size_t out_size, sending_size; /* their room */
     size_t out_len, sending_len, sending_at;
+    char *posted; /* what is to be sent once more if this connection is lost; NULL: nothing yet */
+    size_t posted_len;
+    unsigned posted_replies;
+    uint64_t posted_mark;                     /* the replies up to here answer all of it */
     uint64_t submitted, answered;             /* replies, counted since the connection was made */
     struct weir__call *ring[WEIR__LINK_RING]; /* by reply; NULL: nobody wants it any more */
     struct weir__resp_reader reader;
@@ -116,6 +126,9 @@ void weir__link_tend(struct weir__link *link);
  * sent. */
 enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__call *call);
 void weir__link_flush(struct weir__link *link, int64_t deadline_us);
+/* Sends the call's commands, now or on the next connection, and drops their replies; or drops them
+ * where there is no room. Never waits: the call is the caller's again. */
+void weir__link_post(struct weir__link *link, struct weir__call *call);
 /* Only after submit said WAITING. What became of it. */
 enum weir__call_status weir__link_await(struct weir__call *call);
 /* Goes DOWN at once, if it is still the same connection: the server answered the call that it
@@ -124,6 +137,8 @@ void weir__link_break(const struct weir__call *call, const char *why);
 /* The server answered the call that it does not know the module's commands: further calls on this
  * connection are sent as scripts. No call in progress is lost. */
 void weir__link_forget_module(const struct weir__call *call);
+/* Its module does not know LEASE: further calls on this connection do not name their leases. */
+void weir__link_forget_lease(const struct weir__call *call);
 /* Waits until it is UP; false: not in time, or a connection failed. `patient`: also from DOWN. */
 bool weir__link_wait(struct weir__link *link, int64_t deadline_us, bool patient);
 /* Why it is down, copied. */

@@ -16,6 +16,14 @@ static bool slice_fits(const struct weir__rule *rule)
     return algorithm->sliced && (!algorithm->shapes || rule->flags & WEIR__NODELAY);
 }
 
+const char *weir__slicing_note(const struct weir__slicing *slicing)
+{
+    return slicing->share && slicing->peers == 1
+               ? "slices= with peers=1: one process takes slices, all others ask Redis for each "
+                 "request; if several share the limits, write their number: peers=10"
+               : NULL;
+}
+
 bool weir__slice_terms(const struct weir__slicing *slicing, const struct weir__rule *rule,
                        struct weir__slice_terms *ret)
 {

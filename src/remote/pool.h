@@ -40,6 +40,9 @@ struct weir__slicing {
     int64_t life_us;
 };
 
+/* What to tell about an address that slices with one peer, which is the default; NULL: nothing. */
+const char *weir__slicing_note(const struct weir__slicing *slicing);
+
 struct weir__slice_terms {
     int64_t size;     /* of the limit as written */
     int64_t withheld; /* H: by how much less Redis is asked; 0 for fixed windows */

@@ -143,6 +143,9 @@ static int query_heed_error(struct weir__fleet *fleet, struct weir__redis_query 
         return query_load_script(query);
     case WEIR__VERDICT_NO_MODULE:
         return query_forget_module(query);
+    case WEIR__VERDICT_NO_LEASE:
+        weir__link_forget_lease(&query->call);
+        return 0;
     case WEIR__VERDICT_NO_MEMORY:
         query->spare = true;
         query->load = WEIR__LOAD_NONE;
@@ -226,5 +229,34 @@ int weir__redis_query_finish(struct weir__fleet *fleet, struct weir__redis_query
             return code;
         query_submit(query);
         weir__redis_query_flush(query);
+    }
+}
+
+/* Whether slots may still be held that nobody uses. */
+static bool query_owes(const struct weir__redis_query *query)
+{
+    enum weir__call_status status = query->call.status;
+    return query->node && (query->verb == WEIR__VERB_RELEASE ||
+                           (query->verb == WEIR__VERB_ACQUIRE &&
+                            (status == WEIR__CALL_LATE || status == WEIR__CALL_LOST)));
+}
+
+void weir__redis_query_give_back(const struct weir__redis_query *query)
+{
+    if (!query_owes(query))
+        return;
+    for (size_t i = 0; i < query->count; i++) {
+        const weir_request *request = &query->requests[i];
+        struct weir__redis_query release = {.call.write = weir__redis_query_write,
+                                            .url = query->url,
+                                            .verb = WEIR__VERB_RELEASE,
+                                            .requests = request,
+                                            .count = 1,
+                                            .limits = request->limit->count,
+                                            .lease = query->lease,
+                                            .time_us = query->time_us,
+                                            .asking = query->asking};
+        if (weir__has_leases(request->limit))
+            weir__link_post(&query->node->link, &release.call);
     }
 }

@@ -11,6 +11,7 @@
 
 #include "core/show.h"
 #include "remote/fleet.h"
+#include "store/store.h"
 #include "wire/verbs.h"
 
 #define WEIR__ERROR_MAX 256
@@ -36,7 +37,7 @@ struct weir__redis_query {
     size_t limits;   /* of all of them together */
     int64_t wait_us; /* as callers give it */
     const struct weir__correction *correction;
-    uint64_t lease;  /* renew, release: which; acquire by script: what it will be */
+    uint64_t lease;  /* renew, release: which; acquire: what it will be, unless the module is old */
     int64_t time_us; /* of the test clock; -1: the server's own */
     uint16_t slot;   /* the cluster slot of all keys */
     bool reduced;    /* some limits are asked for with less than their size */
@@ -47,6 +48,7 @@ struct weir__redis_query {
     enum weir__call_status sent; /* WAITING: it was sent, and must be awaited */
     bool asking;                 /* with ASKING before it: its cluster slot moves to this node */
     bool by_module;              /* as a WEIR.* command, else as a script */
+    bool names;                  /* with the id of its lease, though its request has chosen none */
     bool spare;                  /* by the script that runs on a server without memory */
     enum weir__redis_query_load load;
     unsigned loads; /* on this server */
@@ -77,6 +79,16 @@ static inline bool weir__redis_query_grants(const struct weir__redis_query *quer
     return false;
 }
 
+/* The id that the requests have chosen for their lease; 0: none. */
+static inline uint64_t weir__redis_query_chosen(const struct weir__redis_query *query)
+{
+    for (size_t i = 0; i < query->count; i++) {
+        if (query->requests[i].acquire && weir__request_lease(&query->requests[i]))
+            return weir__request_lease(&query->requests[i]);
+    }
+    return 0;
+}
+
 /* query_write.c and query_read.c: a call's write and read. */
 unsigned weir__redis_query_write(struct weir__call *call, const struct weir__server *server,
                                  struct weir__buffer *buffer);
@@ -97,10 +109,11 @@ void weir__redis_query_never(struct weir__redis_query *query);
 
 /* ---- query_judge.c ---- */
 
-/* What an error reply says about a query. After the first six the server has done nothing. */
+/* What an error reply says about a query. After the first seven the server has done nothing. */
 enum weir__redis_verdict {
     WEIR__VERDICT_NO_SCRIPT, /* it does not have the script or the function */
     WEIR__VERDICT_NO_MODULE, /* it does not have the module any more */
+    WEIR__VERDICT_NO_LEASE,  /* its module is older than LEASE, but can do without */
     WEIR__VERDICT_NO_MEMORY, /* for this, but there is a script that needs none */
     WEIR__VERDICT_MOVED,     /* another server has the keys */
     WEIR__VERDICT_ASK,       /* another server has them this once */
@@ -126,5 +139,8 @@ void weir__redis_query_flush(struct weir__redis_query *query);
 /* Waits until it is answered. 0: it was. WEIR_EUNREACHABLE: not in time, or the server cannot
  * decide now. Any other code: the server refused it. */
 int weir__redis_query_finish(struct weir__fleet *fleet, struct weir__redis_query *query);
+/* After an acquire was given up that its server may have carried out, now or later, or a release:
+ * posts a release of the lease, which the server gets after it. */
+void weir__redis_query_give_back(const struct weir__redis_query *query);
 
 #endif

@@ -43,16 +43,16 @@ static bool judge_gives_back(const struct weir__redis_query *query)
            (query->verb == WEIR__VERB_RELEASE || query->verb == WEIR__VERB_RESET);
 }
 
-/* The module cannot read a limit that this program has read. */
+/* The module cannot read a limit that this program has read, or an option that it wrote. */
 static void judge_blame_module(struct weir__redis_query *query)
 {
     char said[WEIR__ERROR_MAX];
     memcpy(said, query->error, sizeof said);
     struct weir__buffer buffer = weir__buffer_over(query->error, sizeof query->error);
     weir__put_format(&buffer,
-                     "weir_redis.so does not know this limit, it is older than this program: "
+                     "weir_redis.so does not know this %s, it is older than this program: "
                      "upgrade it first (%s)",
-                     said);
+                     strncmp(said, "ERR limit", 9) ? "option" : "limit", said);
 }
 
 enum weir__redis_verdict weir__redis_query_judge(struct weir__redis_query *query)
@@ -62,6 +62,8 @@ enum weir__redis_verdict weir__redis_query_judge(struct weir__redis_query *query
         return WEIR__VERDICT_NO_SCRIPT;
     if (query->by_module && weir__redis_query_error_is(query, "ERR unknown command"))
         return WEIR__VERDICT_NO_MODULE;
+    if (query->names && weir__redis_query_error_is(query, "ERR expected ["))
+        return WEIR__VERDICT_NO_LEASE;
     if (weir__redis_query_error_is(query, "OOM") && judge_gives_back(query) && !query->spare)
         return WEIR__VERDICT_NO_MEMORY;
     if (weir__redis_query_error_is(query, "MOVED"))
@@ -74,7 +76,8 @@ enum weir__redis_verdict weir__redis_query_judge(struct weir__redis_query *query
         return WEIR__VERDICT_UNFIT;
     if (weir__redis_query_error_is(query, "WEIRREPLY"))
         return WEIR__VERDICT_BROKEN;
-    if (query->by_module && weir__redis_query_error_is(query, "ERR limit: "))
+    if (query->by_module && (weir__redis_query_error_is(query, "ERR limit: ") ||
+                             weir__redis_query_error_is(query, "ERR expected [")))
         judge_blame_module(query);
     return judge_is_undecided(query) || query->spare ? WEIR__VERDICT_UNDECIDED
                                                      : WEIR__VERDICT_REFUSED;

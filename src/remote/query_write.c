@@ -88,6 +88,13 @@ static bool query_says_acquire(const struct weir__redis_query *query)
     return query->verb == WEIR__VERB_ACQUIRE && query->count > 1;
 }
 
+/* Whether the module is told the lease's id. Scripts are told one in any case. */
+static bool query_names_lease(const struct weir__redis_query *query)
+{
+    assert(query->lease || !query->names);
+    return query->names || (query->verb == WEIR__VERB_ACQUIRE && weir__redis_query_chosen(query));
+}
+
 static void query_put_options(const struct weir__redis_query *query, struct weir__buffer *buffer)
 {
     if (weir__redis_query_grants(query)) {
@@ -104,6 +111,10 @@ static void query_put_options(const struct weir__redis_query *query, struct weir
     }
     if (query_says_acquire(query))
         query_put_word(buffer, "ACQUIRE");
+    if (query_names_lease(query)) {
+        query_put_word(buffer, "LEASE");
+        query_put_number(buffer, (int64_t)query->lease);
+    }
     if (weir__redis_query_wants_detail(query))
         query_put_word(buffer, "DETAIL");
 }
@@ -111,7 +122,8 @@ static void query_put_options(const struct weir__redis_query *query, struct weir
 static size_t query_option_words(const struct weir__redis_query *query)
 {
     return (query->wait_us != WEIR_WAIT_DEFAULT ? 2 : 0) + weir__redis_query_wants_detail(query) +
-           query_says_acquire(query) + (weir__redis_query_grants(query) ? 1 + query->count : 0);
+           query_says_acquire(query) + (query_names_lease(query) ? 2 : 0) +
+           (weir__redis_query_grants(query) ? 1 + query->count : 0);
 }
 
 static void query_put_take_all(const struct weir__redis_query *query, struct weir__buffer *buffer)
@@ -329,6 +341,8 @@ unsigned weir__redis_query_write(struct weir__call *call, const struct weir__ser
     query->failed = false;
     query->before[0] = 0;
     query->by_module = server->module && (query->time_us < 0 || server->test_clock);
+    query->names = query->by_module && !server->unnamed && query->verb == WEIR__VERB_ACQUIRE &&
+                   !weir__redis_query_chosen(query);
     if (WEIR__UNLIKELY(query->never))
         return query_put_ping(buffer);
     if (!query->by_module)

@@ -119,24 +119,18 @@ static bool remote_refusal(struct weir__remote *remote, char ret[WEIR__ERROR_MAX
     return ret[0] != 0;
 }
 
-/* Why servers did not decide: one that cannot be reached, or what became of its calls. It is named
- * if others do decide. */
-static void remote_put_why(struct weir__remote *remote, const struct weir__fleet_owners *owners,
-                           const struct weir__remote_look *look, const weir_error *err,
-                           char ret[WEIR__LOOK_WHY_SIZE])
+/* What became of the last calls of servers that can be reached; `named`: and of which server. */
+static void remote_put_said(struct weir__remote *remote, const struct weir__fleet_owners *owners,
+                            bool named, char ret[WEIR__LOOK_WHY_SIZE])
 {
     char said[WEIR__ERROR_MAX] = "answers do not come in time";
     struct weir__redis_host host = {0};
-    if (!look->reached && (look->partly || owners->refusing == 0)) {
-        snprintf(ret, WEIR__LOOK_WHY_SIZE, "%s", err->message);
-        return;
-    }
     if (owners->refusing > 0) {
         weir__lock_take(&remote->lock);
         memcpy(said, remote->undecided, sizeof said);
         weir__lock_release(&remote->lock);
     }
-    if (owners->one && look->partly)
+    if (owners->one && named)
         host = weir__fleet_host(remote->fleet, owners->one);
     struct weir__buffer why = weir__buffer_over(ret, WEIR__LOOK_WHY_SIZE);
     if (host.name[0])
@@ -144,10 +138,22 @@ static void remote_put_why(struct weir__remote *remote, const struct weir__fleet
     weir__put_text(&why, said);
 }
 
+/* Why servers did not decide: one that cannot be reached, or what became of its calls. It is named
+ * if others do decide. */
+static void remote_put_why(struct weir__remote *remote, const struct weir__fleet_owners *owners,
+                           const struct weir__remote_look *look, const weir_error *err,
+                           char ret[WEIR__LOOK_WHY_SIZE])
+{
+    if (!look->reached && (look->partly || owners->refusing == 0))
+        snprintf(ret, WEIR__LOOK_WHY_SIZE, "%s", err->message);
+    else
+        remote_put_said(remote, owners, look->partly, ret);
+}
+
 void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
 {
     static const char *const meanwhile[] = {
-        [WEIR__FAIL_LOCAL] = "a zone of this process decides",
+        [WEIR__FAIL_LOCAL] = "this process decides alone",
         [WEIR__FAIL_OPEN] = "everything is allowed",
         [WEIR__FAIL_CLOSED] = "everything is denied",
     };
@@ -163,6 +169,7 @@ void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
                                       .servers = owners.all,
                                       .away = owners.away,
                                       .undecided = owners.late + owners.refusing,
+                                      .refusing = owners.refusing,
                                       .reached = reached};
     if (!reached || (decided && owners.refusing == 0))
         remote->look.undecided = false;
@@ -175,6 +182,19 @@ void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
     remote->look.by_fallback = ret->by_fallback;
     remote->look.reached = reached;
     remote_put_why(remote, &owners, ret, &err, ret->why);
+}
+
+unsigned weir__remote_refusing(weir_store *store, weir_error *err)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    struct weir__fleet_owners owners = {0};
+    if (remote->owner == getpid())
+        owners = weir__fleet_owners(remote->fleet);
+    if (owners.refusing > 0) {
+        *err = (weir_error){.code = WEIR_EUNREACHABLE};
+        remote_put_said(remote, &owners, owners.all > 1, err->message);
+    }
+    return owners.refusing;
 }
 
 /* 0 while every server can be reached and none has refused anything. */

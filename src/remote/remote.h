@@ -73,7 +73,9 @@ struct weir__job {
     enum weir__verb verb;
     weir_request *requests;
     size_t count;
-    uint64_t lease; /* renew, release: which; acquire by script: what it was to be */
+    uint64_t lease; /* renew, release: which; acquire: what it was to be, or 0: the server has not
+                     * carried it out and will not. If that was not answered, the caller releases
+                     * it, since a bare store does not */
     struct weir__correction correction; /* settle: of which charge, to what */
     int64_t withheld[WEIR_LIMITS_MAX];  /* of each limit at least, see weir__redis_query_withhold */
     int64_t deadline_us;                /* monotonic */
@@ -98,6 +100,9 @@ bool weir__remote_reachable(weir_store *store);
 int weir__remote_why(weir_store *store, weir_error *err);
 /* How many servers own keys, and how many of these cannot be reached now. Any thread. */
 unsigned weir__remote_servers(weir_store *store, unsigned *ret_away);
+/* How many of those that can be reached refused what they were last asked to decide. If there are
+ * any: what one of them said, and who it is among several. Any thread. */
+unsigned weir__remote_refusing(weir_store *store, weir_error *err);
 
 /* ---- for those who write logs, since the library never prints ---- */
 
@@ -110,6 +115,7 @@ struct weir__remote_look {
     bool partly;                   /* others do decide, as far as is known */
     unsigned servers, away;        /* that own keys; of them: that cannot be reached */
     unsigned undecided;            /* and that can be, but refused or missed their last call */
+    unsigned refusing;             /* of these: that refused it */
     uint64_t by_fallback;          /* calls that the local fallback has decided so far */
     const char *meanwhile;         /* who decides in the servers' place, in words */
     int64_t deadline_us;           /* within which they have to answer */

@@ -236,8 +236,8 @@ static void keep_slot_job(struct weir__slices *slices, enum weir__verb verb, uin
     weir__remote_send(slices->remote, (struct weir__job *const[]){job}, 1);
 }
 
-/* A try that nobody answered may have got a slot all the same, which others lack then. Where
- * scripts serve us, its lease is known. False: that is not answered, either. */
+/* A try that nobody answered may have got a slot all the same, which others lack then. False: that
+ * is not answered, either. */
 static bool keep_give_up(struct weir__slices *slices)
 {
     weir_request request;
@@ -250,7 +250,19 @@ static bool keep_give_up(struct weir__slices *slices)
     return true;
 }
 
-static void keep_acquire(struct weir__slices *slices, int64_t now_us)
+/* While a return may still be on its way, the slot stays taken until it runs out. */
+static void keep_release(struct weir__slices *slices)
+{
+    weir_request request;
+    struct weir__job job;
+    slices->slot_us = 0;
+    if (slices->lease && weir__boot_us() >= slices->doubt_us)
+        keep_slot_job(slices, WEIR__VERB_RELEASE, slices->lease, &job, &request, NULL);
+    slices->lease = 0;
+}
+
+/* Not wanted: no key is hot any more. Then a slot only shows that the trouble is over. */
+static void keep_acquire(struct weir__slices *slices, int64_t now_us, bool wanted)
 {
     weir_request request;
     weir_decision ret;
@@ -261,11 +273,15 @@ static void keep_acquire(struct weir__slices *slices, int64_t now_us)
     keep_slot_job(slices, WEIR__VERB_ACQUIRE, 0, &job, &request, &ret);
     slices->tried_lease = job.code == WEIR_EUNREACHABLE ? job.lease : 0;
     weir__lock_take(&slices->remote->lock);
-    bool got = weir__slot_tried(&slices->slot_try, &job, slices->remote->url.deadline_us);
+    bool got = weir__slot_tried(&slices->slot_try, &job);
     weir__lock_release(&slices->remote->lock);
     if (!got)
         return;
     slices->lease = ret.lease;
+    if (!wanted) {
+        keep_release(slices);
+        return;
+    }
     slices->slot_us = now_us + WEIR__SLOT_LIFE_US;
     slices->slot_next_us = now_us + WEIR__SLOT_RENEW_US;
     slices->idle_since_us = now_us;
@@ -287,17 +303,6 @@ static void keep_renew(struct weir__slices *slices, int64_t now_us)
     }
 }
 
-/* While a return may still be on its way, the slot stays taken until it runs out. */
-static void keep_release(struct weir__slices *slices)
-{
-    weir_request request;
-    struct weir__job job;
-    slices->slot_us = 0;
-    if (slices->lease && weir__boot_us() >= slices->doubt_us)
-        keep_slot_job(slices, WEIR__VERB_RELEASE, slices->lease, &job, &request, NULL);
-    slices->lease = 0;
-}
-
 /* Nothing is taken under the slot any more. It is given back when calls that were on their way are
  * over: what they bring must not be spent under another slot. */
 static void keep_rest(struct weir__slices *slices, int64_t now_us)
@@ -305,6 +310,12 @@ static void keep_rest(struct weir__slices *slices, int64_t now_us)
     slices->slot_us = 0;
     slices->slot_wanted = 0;
     slices->slot_next_us = now_us + slices->remote->url.deadline_us + CALL_PATIENCE_US;
+}
+
+/* Only this thread writes slot_try, so it needs no lock to read it. */
+static bool keep_lacks_slot(const struct weir__slices *slices)
+{
+    return !slices->lease && (slices->slot_wanted || slices->slot_try.trouble);
 }
 
 static void keep_slot(struct weir__slices *slices, bool used)
@@ -320,10 +331,8 @@ static void keep_slot(struct weir__slices *slices, bool used)
     else if (slices->lease && !idle &&
              (rests || now_us >= slices->slot_next_us || atomic_exchange(&slices->slot_doubted, 0)))
         keep_renew(slices, now_us);
-    if (!slices->lease && slices->slot_wanted && now_us >= slices->slot_next_us) {
-        slices->slot_wanted = 0;
-        keep_acquire(slices, now_us);
-    }
+    if (keep_lacks_slot(slices) && now_us >= slices->slot_next_us)
+        keep_acquire(slices, now_us, atomic_exchange(&slices->slot_wanted, 0));
 }
 
 /* ---- the thread ---- */
@@ -332,7 +341,7 @@ static void keep_slot(struct weir__slices *slices, bool used)
 static int64_t keep_next_us(const struct weir__slices *slices)
 {
     int64_t next_us = weir__boot_us() + LONGEST_US;
-    if (slices->lease || slices->slot_wanted)
+    if (slices->lease || keep_lacks_slot(slices))
         next_us = weir__min(next_us, slices->slot_next_us);
     if (slices->lease && slices->slot_us)
         next_us = weir__min(next_us, slices->idle_since_us + SLOT_IDLE_US);

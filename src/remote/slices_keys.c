@@ -132,25 +132,17 @@ void weir__slices_count(weir_store *store, struct weir__slices_counts *ret)
     ret->trouble = weir__slices_trouble(store, unused);
 }
 
-/* Asking again takes a while: it counts until that is over. */
-static bool slices_lack_least(const struct weir__slices *slices, int64_t now_us)
-{
-    int64_t until_us = slices->refused_until_us;
-    return until_us && now_us < until_us + WEIR__SLOT_LIFE_US + slices->remote->url.deadline_us;
-}
-
 enum weir__trouble weir__slices_trouble(weir_store *store, char ret[WEIR__TROUBLE_MAX])
 {
     struct weir__slices *slices = slices_of(store);
     char said[WEIR__ERROR_MAX] = "";
     enum weir__trouble trouble = WEIR__TROUBLE_NONE;
     if (slices && weir__slices_alive(slices)) {
-        int64_t now_us = weir__boot_us();
         weir__lock_take(&slices->remote->lock);
-        trouble = weir__slot_trouble(&slices->slot_try, now_us);
+        trouble = slices->slot_try.trouble;
         memcpy(said, slices->slot_try.said, sizeof said);
         weir__lock_release(&slices->remote->lock);
-        if (slices_lack_least(slices, now_us))
+        if (slices->refused_until_us) /* until a slice has come */
             trouble = WEIR__TROUBLE_LEAST;
     }
     weir__trouble_text(trouble, said, ret);

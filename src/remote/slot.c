@@ -13,7 +13,7 @@ int weir__slot_limit(int32_t peers, weir_limit **ret, weir_error *err)
     return weir_limit_parse(text, ret, err);
 }
 
-bool weir__slot_tried(struct weir__slot_try *it, const struct weir__job *job, int64_t deadline_us)
+bool weir__slot_tried(struct weir__slot_try *it, const struct weir__job *job)
 {
     assert(job->verb == WEIR__VERB_ACQUIRE);
     bool decided = job->code == 0, got = decided && job->ret->allowed && job->ret->lease;
@@ -22,14 +22,8 @@ bool weir__slot_tried(struct weir__slot_try *it, const struct weir__job *job, in
                   : decided ? WEIR__TROUBLE_PEERS
                   : said    ? WEIR__TROUBLE_REFUSED
                             : WEIR__TROUBLE_UNREACHABLE;
-    it->until_us = weir__boot_us() + WEIR__SLOT_LIFE_US + deadline_us;
     memcpy(it->said, said ? job->error : "", said ? sizeof it->said : 1);
     return got;
-}
-
-enum weir__trouble weir__slot_trouble(const struct weir__slot_try *it, int64_t now_us)
-{
-    return now_us < it->until_us ? it->trouble : WEIR__TROUBLE_NONE;
 }
 
 const char *weir__trouble_name(enum weir__trouble trouble)

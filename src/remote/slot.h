@@ -26,7 +26,7 @@ static inline weir_key weir__slot_key(void)
 /* 0 or a code. */
 int weir__slot_limit(int32_t peers, weir_limit **ret, weir_error *err);
 
-/* ---- why no slices are taken although a key is hot ---- */
+/* ---- why no slices are taken although a key was hot ---- */
 
 enum weir__trouble {
     WEIR__TROUBLE_NONE,
@@ -37,18 +37,16 @@ enum weir__trouble {
     WEIR__TROUBLES
 };
 
-/* What became of the last try to get a slot. Plain memory, also shared: its user has a lock. */
+/* What became of the last try to get a slot. Log, metric and statistics read it from here. It stays
+ * true, because who has trouble tries again until there is none, also if no key is hot any more.
+ * Plain memory, also shared: its user has a lock. */
 struct weir__slot_try {
     enum weir__trouble trouble;
-    int64_t until_us;           /* weir__boot_us: then somebody should have tried again */
     char said[WEIR__ERROR_MAX]; /* by the server, or empty */
 };
 
-/* A job that acquires was answered, or was not. True: it has a slot. `deadline_us` is how long a
- * try may take. */
-bool weir__slot_tried(struct weir__slot_try *it, const struct weir__job *job, int64_t deadline_us);
-/* What is still true of it. */
-enum weir__trouble weir__slot_trouble(const struct weir__slot_try *it, int64_t now_us);
+/* A job that acquires was answered, or was not. True: it has a slot. */
+bool weir__slot_tried(struct weir__slot_try *it, const struct weir__job *job);
 
 /* A word for metrics; NULL for none. */
 const char *weir__trouble_name(enum weir__trouble trouble);

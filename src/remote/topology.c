@@ -117,11 +117,14 @@ static void topology_adopt(struct weir__fleet *fleet, const uint16_t *map)
 {
     assert(weir__fleet_is_keeper(fleet) && fleet->count <= WEIR__NODES_MAX);
     bool owns[WEIR__NODES_MAX] = {false};
+    uint32_t gaps = 0;
     for (unsigned slot = 0; slot < WEIR__CLUSTER_SLOTS; slot++) {
         fleet->slots[slot] = map[slot];
+        gaps += !map[slot];
         if (map[slot])
             owns[map[slot] - 1] = true;
     }
+    fleet->gaps = gaps;
     for (unsigned i = 0; i < fleet->count; i++)
         fleet->nodes[i]->owns = owns[i];
 }
@@ -190,9 +193,10 @@ static enum weir__talk_result topology_look_at_cluster(struct weir__fleet *fleet
                                            patience->stop_fd};
             result = topology_ask_cluster(fleet, &host, &share, why);
             asked++;
+            if (result != WEIR__TALK_OK || fleet->gaps > 0) /* another one may know more */
+                fleet->turn = turn + 1;
             if (result == WEIR__TALK_OK)
                 return result;
-            fleet->turn = turn + 1;
         }
     }
     return result;

@@ -1,12 +1,15 @@
 /* Batches: filled, run here or given to the askers, answered. See batch.h. */
 #include "server/conn.h"
 
+#include "limit/receipt.h"
 #include "server/grpc/grpc.h"
 #include "store/store.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define BATCH_QUOTED_MAX 255 /* bytes of a stranger's text in a line of the log */
 
 /* ---- the open batch ---- */
 
@@ -412,8 +415,7 @@ static int batch_decide(weir_store *store, struct server_ask *ask, const weir_re
     return code;
 }
 
-static int batch_settle(struct server *server, const struct server_ask *ask,
-                        const weir_request *simple)
+static int batch_settle(struct server *server, struct server_ask *ask, const weir_request *simple)
 {
     const struct server_several *several = server_ask_several(ask);
     const weir_request *requests = several ? several->requests : simple;
@@ -424,34 +426,49 @@ static int batch_settle(struct server *server, const struct server_ask *ask,
     const struct server_charged charged = server_ask_charged(ask, requests);
     if (!server_receipt_read(server, &charged, ask->settle.receipt, receipt))
         return WEIR_ERECEIPT;
+    ask->settle.late = weir__settle_is_late(server->store, receipt);
     return several
                ? weir__plan_settle(server->store, &ask->planned->plan, receipt, ask->settle.actual)
                : weir_settle(server->store, simple->key, simple->limit, receipt, ask->settle.actual,
                              NULL);
 }
 
-/* Who gave what back to whom, for the log. A key comes from strangers, and may be long. */
+/* A word and a text of strangers in quotes, for a line of the log: what is not printable ASCII is
+ * '?', and of a long text the beginning. */
+static void batch_put_quoted(struct weir__buffer *out, const char *word, const void *text,
+                             size_t len)
+{
+    size_t shown = (size_t)weir__min((int64_t)len, BATCH_QUOTED_MAX);
+    weir__put_text(out, word);
+    weir__put(out, "\"", 1);
+    for (size_t i = 0; i < shown; i++) {
+        char byte = ((const char *)text)[i];
+        weir__put(out, byte >= ' ' && byte < 0x7f && byte != '"' ? &byte : "?", 1);
+    }
+    weir__put_text(out, shown < len ? "\"…" : "\"");
+}
+
+/* Who gave what back to whom and by which id, for the log. */
 static void batch_report_refund(const char *peer, const struct server_ask *ask,
                                 const weir_request *request, const int64_t *given, int code)
 {
-    char key[256];
-    size_t len = weir__min((int64_t)request->key.len, (int64_t)sizeof key - 1);
-    for (size_t i = 0; i < len; i++) {
-        char byte = ((const char *)request->key.data)[i];
-        key[i] = byte > ' ' && byte < 0x7f && byte != '"' ? byte : '?';
-    }
-    key[len] = 0;
-    const char *more = len < request->key.len ? "…" : "";
+    char whom[2 * (BATCH_QUOTED_MAX + 16)];
+    struct weir__buffer out = weir__buffer_over(whom, sizeof whom);
+    const long long amount = (long long)ask->refund.give.amount;
+    const weir_limit *limit = request->limit;
+    batch_put_quoted(&out, "the key ", request->key.data, request->key.len);
+    if (ask->refund.id.len > 0)
+        batch_put_quoted(&out, ", id ", ask->refund.id.data, ask->refund.id.len);
+    assert(!out.cut);
     if (code)
-        server_report("refund by %s: %lld to the key \"%s\"%s, %.200s: %s", peer,
-                      (long long)ask->refund.amount, key, more, weir_limit_text(request->limit),
+        server_report("refund by %s: %lld to %s, %.200s: %s", peer, amount, whom,
+                      weir_limit_text(limit),
                       code == WEIR_ESETTLED ? "was given back before, with the same id"
                                             : weir_strerror(code));
-    for (size_t i = 0; code == 0 && i < request->limit->count; i++) {
-        if (weir__limit_varies(request->limit, i))
-            server_report("refund by %s: %lld of %lld to the key \"%s\"%s, %s", peer,
-                          (long long)given[i], (long long)ask->refund.amount, key, more,
-                          weir__limit_text_of(request->limit, i).text);
+    for (size_t i = 0; code == 0 && i < limit->count; i++) {
+        if (weir__limit_varies(limit, i))
+            server_report("refund by %s: %lld of %lld to %s, %s", peer, (long long)given[i], amount,
+                          whom, weir__limit_text_of(limit, i).text);
     }
 }
 
@@ -462,10 +479,10 @@ static int batch_refund(struct server *server, const struct server_ask *ask, con
     int64_t given[WEIR_LIMITS_MAX][WEIR_LIMITS_MAX];
     size_t before = 0;
     int code = 0;
-    assert(several && several->count > 0 && ask->refund.amount > 0);
+    assert(several && several->count > 0 && ask->refund.give.amount > 0);
     for (size_t i = 0; i < several->count && code == 0; i++) {
         const weir_request *it = &several->requests[i];
-        code = weir__refund(server->store, it->key, it->limit, &ask->refund, given[i], NULL);
+        code = weir__refund(server->store, it->key, it->limit, &ask->refund.give, given[i], NULL);
         batch_report_refund(peer, ask, it, given[i], code);
         before += code == WEIR_ESETTLED;
         code = code == WEIR_ESETTLED ? 0 : code;
@@ -482,29 +499,16 @@ static int batch_refund(struct server *server, const struct server_ask *ask, con
     return code == 0 && before == several->count ? WEIR_ESETTLED : code;
 }
 
-/* Renews or releases under each key that holds it. A release that did something is done, so that
- * one which was cut off can be sent again. A renewal needs every key: who lost one slot must stop.
- */
 static int batch_lease(struct server *server, const struct server_ask *ask,
                        const weir_request *request)
 {
     assert(ask->verb == WEIR__VERB_RENEW || ask->verb == WEIR__VERB_RELEASE);
-    const struct server_several *several = server_ask_several(ask);
-    bool renews = ask->verb == WEIR__VERB_RENEW;
-    size_t done = 0, gone = 0;
-    request = several ? several->requests : request;
-    for (size_t i = 0; i < (several ? several->count : 1); i++) {
-        if (several && !weir__has_leases(request[i].limit))
-            continue;
-        int code = renews
-                       ? weir_renew(server->store, request[i].key, request[i].limit, ask->lease)
-                       : weir_release(server->store, request[i].key, request[i].limit, ask->lease);
-        if (code && code != WEIR_ENOLEASE)
-            return code;
-        done += code == 0;
-        gone += code != 0;
-    }
-    return gone == 0 || (done > 0 && !renews) ? 0 : WEIR_ENOLEASE;
+    enum weir__lease_verb verb = ask->verb == WEIR__VERB_RENEW ? WEIR__RENEW : WEIR__RELEASE;
+    if (ask->about == SERVER_ABOUT_PLAN)
+        return weir__plan_change_lease(server->store, &ask->planned->plan, ask->lease, verb);
+    return verb == WEIR__RENEW
+               ? weir_renew(server->store, request->key, request->limit, ask->lease)
+               : weir_release(server->store, request->key, request->limit, ask->lease);
 }
 
 static int batch_show(struct server *server, struct server_ask *ask, weir_key key)

@@ -133,8 +133,12 @@ struct server_ask {
         struct {
             struct weir__span receipt;
             int64_t actual;
+            bool late; /* answered: a repetition of it would no longer be noticed */
         } settle;
-        struct weir__refund refund;
+        struct {
+            struct weir__refund give;
+            struct weir__span id; /* as it was sent, for the log; empty: none */
+        } refund;
         uint64_t lease;
         bool there; /* RESET, answered: there was something to forget */
     };
@@ -168,6 +172,16 @@ static inline struct server_several *server_ask_several(const struct server_ask 
     if (ask->about == SERVER_ABOUT_PLAN)
         return &ask->planned->several;
     return ask->about == SERVER_ABOUT_SEVERAL ? ask->several : NULL;
+}
+/* Whether a refund that was carried out gave something back: its rows tell. */
+static inline bool server_ask_gave_back(const struct server_ask *ask)
+{
+    const struct server_several *several = server_ask_several(ask);
+    bool gave = false;
+    assert(ask->kind == SERVER_ASK_REFUND && several);
+    for (size_t i = 0; i < several->row_count; i++)
+        gave = gave || several->rows[i].charged < 0;
+    return gave;
 }
 /* What its receipt proves: all that a plan takes, or the first of its requests. */
 static inline struct server_charged server_ask_charged(const struct server_ask *ask,
@@ -241,8 +255,6 @@ int server_planned_make(struct server_conn *conn, const struct server_plan_quest
 /* Leaves only what a refund is for: the limit of that name, or with an empty one those that a
  * settle would correct. They cost nothing then. 0, or a code and why. */
 int server_planned_keep(struct server_planned *planned, struct weir__span name, weir_error *err);
-/* How many of its requests have limits with leases. */
-size_t server_planned_leased(const struct server_planned *planned);
 /* Runs what is open and answers. False: it is pending (conn->inflight), or held. */
 bool server_batch_finish(struct server_conn *conn);
 /* Counts, answers and frees a batch that is back. By its loop. */
@@ -311,6 +323,8 @@ int64_t server_decided_us(const weir_decision *decision);
 void server_plan_count(struct server_thread *thread, const struct server_rules *rules,
                        const struct weir__plan *plan, bool allowed);
 uint32_t server_plan_shadow_denied(const struct weir__plan *plan);
+/* Whether the local fallback decided one of its shadows, which the answer does not tell. */
+bool server_plan_shadow_degraded(const struct weir__plan *plan);
 /* Logs it: what the line says besides the decision. */
 struct server_plan_line {
     enum weir__verdict verdict;

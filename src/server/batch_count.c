@@ -58,14 +58,53 @@ static void count_simple(struct server_thread *thread, const struct server_batch
 
 /* ---- plans ---- */
 
-/* Whether the local fallback decided one of the items that begin at i and are of one policy. */
-static bool count_policy_degraded(const struct weir__plan *plan, size_t i)
+/* Whether the local fallback decided one of the items that are of this policy; NULL: of any. */
+static bool count_is_degraded(const struct weir__item *items, size_t count,
+                              const struct weir__policy *policy)
 {
-    const struct weir__policy *policy = plan->enforced[i].policy;
-    bool degraded = false;
-    for (; i < plan->enforced_count && plan->enforced[i].policy == policy; i++)
-        degraded = degraded || plan->enforced[i].decision.degraded;
-    return degraded;
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].decision.degraded && (!policy || items[i].policy == policy))
+            return true;
+    }
+    return false;
+}
+
+bool server_plan_shadow_degraded(const struct weir__plan *plan)
+{
+    return count_is_degraded(plan->shadow, plan->shadow_count, NULL);
+}
+
+/* A dry run that decides nothing must not look like one that denies nothing. */
+static void count_report_undecided(struct server_thread *thread, const struct weir__item *item)
+{
+    weir_error why;
+    bool said = weir__store_why(thread->server->store, &why);
+    server_report_once(item->policy->name,
+                       "warning: policy \"%s\": limit \"%s\" is in shadow and the store did not "
+                       "decide it, so it counts as allowed: %s%s%.200s; reported once per policy",
+                       item->policy->name, item->entry->name, weir_strerror(item->decision.code),
+                       said ? ": " : "", said ? why.message : "");
+}
+
+/* A dry run on a store that does not decide says nothing about it: so a policy counts as degraded
+ * for its shadows, too, unless it does already. */
+static void count_shadows(struct server_thread *thread, const struct server_rules *rules,
+                          const struct weir__plan *plan)
+{
+    for (size_t i = 0; i < plan->shadow_count; i++) {
+        const struct weir__item *it = &plan->shadow[i];
+        if (WEIR__UNLIKELY(it->decision.code))
+            count_report_undecided(thread, it);
+        if (WEIR__UNLIKELY(it->decision.degraded) &&
+            !count_is_degraded(plan->shadow, i, it->policy) &&
+            !count_is_degraded(plan->enforced, plan->enforced_count, it->policy))
+            server_count_degraded(thread->counters, rules->series.policies[it->policy->index]);
+        server_count_shadow(thread->counters, rules->series.entries[it->entry->index],
+                            it->decision.allowed);
+        if (!it->decision.allowed)
+            server_top_record(thread->top, rules->shadow_tops[it->policy->index], it->key.data,
+                              it->key.len, true);
+    }
 }
 
 void server_plan_count(struct server_thread *thread, const struct server_rules *rules,
@@ -74,21 +113,15 @@ void server_plan_count(struct server_thread *thread, const struct server_rules *
     for (size_t i = 0; i < plan->enforced_count; i++) {
         const struct weir__item *it = &plan->enforced[i];
         if (i == 0 || it->policy != plan->enforced[i - 1].policy)
-            server_count_decision(thread->counters, rules->series.policies[it->policy->index],
-                                  allowed, count_policy_degraded(plan, i));
+            server_count_decision(
+                thread->counters, rules->series.policies[it->policy->index], allowed,
+                count_is_degraded(plan->enforced, plan->enforced_count, it->policy));
         server_count_decision(thread->counters, rules->series.entries[it->entry->index],
                               it->decision.allowed, it->decision.degraded);
         server_top_record(thread->top, rules->tops[it->policy->index], it->key.data, it->key.len,
                           !it->decision.allowed);
     }
-    for (size_t i = 0; i < plan->shadow_count; i++) {
-        const struct weir__item *it = &plan->shadow[i];
-        server_count_shadow(thread->counters, rules->series.entries[it->entry->index],
-                            it->decision.allowed);
-        if (!it->decision.allowed)
-            server_top_record(thread->top, rules->shadow_tops[it->policy->index], it->key.data,
-                              it->key.len, true);
-    }
+    count_shadows(thread, rules, plan);
 }
 
 uint32_t server_plan_shadow_denied(const struct weir__plan *plan)
@@ -169,7 +202,7 @@ void server_plan_log(struct server_conn *conn, const struct weir__plan *plan,
 static void count_plan(struct server_thread *thread, const struct server_batch *batch,
                        const struct server_planned *planned, const weir_decision *decision)
 {
-    const struct server_rules *rules = batch->rules ? batch->rules : thread->rules;
+    struct server_rules *rules = batch->rules ? batch->rules : thread->rules;
     const struct weir__plan *plan = &planned->plan;
     if (plan->verdict == WEIR__VERDICT_DENY)
         server_count_listed(thread->counters, rules->series.policies[plan->by->index], false);
@@ -180,8 +213,10 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
         server_count_listed(thread->counters, SERVER_SERIES_TOTAL, decision->allowed);
     } else {
         server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,
-                              decision->degraded);
+                              decision->degraded || server_plan_shadow_degraded(plan));
+        server_count(&thread->counters->unmatched, plan->verdict == WEIR__VERDICT_NONE);
         server_plan_count(thread, rules, plan, decision->allowed);
+        server_spelling_offer(thread->server->spelling, rules, plan);
     }
     if (thread->log && server_access_log_wants(thread->log, decision->allowed &&
                                                                 !server_plan_shadow_denied(plan))) {
@@ -191,11 +226,70 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
     }
 }
 
+/* ---- settles and refunds ---- */
+
+static enum server_settle count_settled_how(const struct server_ask *ask)
+{
+    switch (ask->code) {
+    case 0:
+        return ask->settle.late ? SERVER_SETTLE_LATE : SERVER_SETTLE_SETTLED;
+    case WEIR_ESETTLED:
+        return SERVER_SETTLE_BEFORE;
+    case WEIR_ERECEIPT:
+    case WEIR_EINVAL: /* no policy applies, or the limits cannot be settled */
+        return SERVER_SETTLE_REFUSED;
+    default:
+        return SERVER_SETTLE_FAILED;
+    }
+}
+
+static enum server_refund count_refunded_how(const struct server_ask *ask)
+{
+    if (ask->code == WEIR_ESETTLED)
+        return SERVER_REFUND_BEFORE;
+    if (ask->code)
+        return SERVER_REFUND_FAILED;
+    return server_ask_gave_back(ask) ? SERVER_REFUND_GIVEN : SERVER_REFUND_NOTHING;
+}
+
+static void count_correction_of(struct server_thread *thread, uint32_t id,
+                                const struct server_ask *ask)
+{
+    if (ask->kind == SERVER_ASK_SETTLE)
+        server_count_settle(thread->counters, id, count_settled_how(ask));
+    else
+        server_count_refund(thread->counters, id, count_refunded_how(ask));
+}
+
+/* Once for each policy with a limit that a settle corrects; if there is none, for "". */
+static void count_correction(const struct server_batch *batch, const struct server_ask *ask)
+{
+    struct server_thread *thread = batch->thread;
+    const struct server_rules *rules = batch->rules ? batch->rules : thread->rules;
+    const struct weir__plan *plan = ask->about == SERVER_ABOUT_PLAN ? &ask->planned->plan : NULL;
+    const uint32_t about = !plan ? 0
+                           : ask->kind == SERVER_ASK_REFUND
+                               ? UINT32_MAX /* the plan has no others */
+                               : weir__plan_settled(plan);
+    const struct weir__policy *last = NULL;
+    for (size_t i = 0; plan && i < plan->enforced_count; i++) {
+        const struct weir__policy *policy = plan->enforced[i].policy;
+        if (!(about >> i & 1) || policy == last)
+            continue;
+        count_correction_of(thread, rules->series.policies[policy->index], ask);
+        last = policy;
+    }
+    if (!last)
+        count_correction_of(thread, SERVER_SERIES_ADHOC, ask);
+}
+
 void server_batch_count(const struct server_batch *batch)
 {
     struct server_thread *thread = batch->thread;
     for (size_t i = batch->from; i < batch->to; i++) {
         const struct server_ask *ask = &batch->asks[i];
+        if (ask->kind == SERVER_ASK_SETTLE || ask->kind == SERVER_ASK_REFUND)
+            count_correction(batch, ask);
         if (ask->kind != SERVER_ASK_DECIDE || weir__verb_reads(ask->verb))
             continue; /* it charges nothing, or is counted when it is answered */
         if (WEIR__UNLIKELY(ask->code)) {

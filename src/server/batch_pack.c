@@ -138,12 +138,13 @@ static void pack_simple(struct pack *pack, struct server_batch *to, size_t j, si
         weir__limit_ref(request->limit);
 }
 
-static void pack_settle(struct pack *pack, struct server_ask *to, const struct server_ask *from)
+/* A text that an ask borrows: a receipt, the id of a refund. */
+static void pack_text(struct pack *pack, struct weir__span *to, const struct weir__span *from)
 {
-    const struct weir__span receipt = from->settle.receipt;
-    const char *copy = pack_bytes(pack, receipt.data, receipt.len);
+    const char *copy = pack_bytes(pack, from->data, from->len);
     if (to)
-        to->settle.receipt.data = copy;
+        to->data = copy;
+    pack_align(pack);
 }
 
 /* What it is about. */
@@ -181,12 +182,14 @@ static void pack_ask(struct pack *pack, struct server_batch *to, size_t j, size_
     }
     switch (ask->kind) {
     case SERVER_ASK_SETTLE:
-        pack_settle(pack, packed, ask);
-        pack_align(pack);
+        pack_text(pack, packed ? &packed->settle.receipt : NULL, &ask->settle.receipt);
+        pack_about(pack, to, j, i, from);
+        break;
+    case SERVER_ASK_REFUND:
+        pack_text(pack, packed ? &packed->refund.id : NULL, &ask->refund.id);
         pack_about(pack, to, j, i, from);
         break;
     case SERVER_ASK_DECIDE:
-    case SERVER_ASK_REFUND:
     case SERVER_ASK_RESET:
     case SERVER_ASK_LEASE:
         pack_about(pack, to, j, i, from);

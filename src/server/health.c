@@ -5,10 +5,10 @@
  * --health-store it asks the store once a second, since only an answer shows that it is there; what
  * was never asked about counts as gone.
  *
- * The other tells operators when the servers of a remote store stop deciding, and when they decide
- * again: one line each on stderr, with who decides in between; and, once a minute at most, how many
- * decisions the local fallback made where answers came too late. It looks a few times a second;
- * whatever happens between two looks is one change at most.
+ * The other tells operators when the servers of a remote store stop deciding, why, and when they
+ * decide again: one line each on stderr, with who decides in between, and one if the reason
+ * changes; and, once a minute at most, how many decisions the local fallback made where answers
+ * came too late. It looks a few times a second; whatever happens between two looks is one change.
  */
 #include "server/server.h"
 
@@ -160,8 +160,10 @@ bool server_health_stop(struct server *server)
 
 /* ---- a remote store that is away ---- */
 
-#define QUIET_US 1000000 /* so long without the fallback, and it is back */
-#define BACK_US 10000000 /* likewise, although a call misses the deadline now and then */
+#define QUIET_US 1000000      /* so long without the fallback, and it is back */
+#define BACK_US 10000000      /* likewise, although a call misses the deadline now and then */
+#define CHANGED_US 1000000    /* so long for another reason, and that is told, too */
+#define TELL_EVERY_US 5000000 /* but no sooner after the last line */
 #define LATE_EVERY_US 60000000
 #define LATE_AFTER_US 2000000
 
@@ -170,6 +172,12 @@ struct server_store_watch {
     weir_store *store;
     struct server_metrics *metrics;
     enum { WATCH_UP, WATCH_PARTLY, WATCH_DOWN } told;
+    struct watch_cause {
+        bool reached;  /* it refuses, or answers too late */
+        char word[64]; /* the first of the reason: which server, or the code of its error */
+    } told_cause;
+    int64_t told_us;      /* when it was told */
+    int64_t changed_us;   /* since when there is another one; 0: there is none */
     int64_t down_us;      /* since when */
     int64_t back_us;      /* it decides, as it seems; 0: it does not */
     int64_t quiet_us;     /* since when the fallback decides nothing */
@@ -180,17 +188,37 @@ struct server_store_watch {
         int64_t first_us;           /* the first of them; 0: none */
         uint64_t decided, degraded; /* at that time */
     } late;
-    struct { /* why there are none, as it was told */
-        enum weir__trouble told;
-        uint64_t taken; /* at that time */
-    } slices;
+    enum weir__trouble told_trouble; /* why no slices are taken, as it was told */
 };
 
-/* Two lines at most: where the rest of the servers stops deciding later, that is told, too. */
+/* The rest of a reason may change with every attempt. */
+static struct watch_cause watch_cause_of(const struct weir__remote_look *look)
+{
+    struct watch_cause cause = {.reached = look->reached};
+    snprintf(cause.word, sizeof cause.word, "%.*s", (int)strcspn(look->why, " "), look->why);
+    return cause;
+}
+
+/* Whether servers do not decide for another reason than was told: one that was away is replaced by
+ * one that refuses. */
+static bool watch_changed(struct server_store_watch *watch, const struct weir__remote_look *look)
+{
+    int64_t now = weir__mono_us();
+    struct watch_cause cause = watch_cause_of(look);
+    bool other = look->down && (cause.reached != watch->told_cause.reached ||
+                                strcmp(cause.word, watch->told_cause.word) != 0);
+    watch->changed_us = !other ? 0 : watch->changed_us ? watch->changed_us : now;
+    return other && now - watch->changed_us >= CHANGED_US && now - watch->told_us >= TELL_EVERY_US;
+}
+
+/* Told again where the rest of the servers stops deciding later, and where the reason changes. */
 static void watch_tell_down(struct server_store_watch *watch, const struct weir__remote_look *look)
 {
     if (watch->told == WATCH_UP)
         watch->down_us = weir__mono_us();
+    watch->told_cause = watch_cause_of(look);
+    watch->told_us = weir__mono_us();
+    watch->changed_us = 0;
     watch->told = look->partly ? WATCH_PARTLY : WATCH_DOWN;
     if (look->partly)
         server_report("%u of %u servers of the store %s: %s; meanwhile, for their keys, %s",
@@ -204,17 +232,12 @@ static void watch_tell_down(struct server_store_watch *watch, const struct weir_
                       look->why, look->meanwhile);
 }
 
-static void watch_put_lasted(struct weir__buffer *to, int64_t us)
-{
-    weir__put_duration(to, weir__max(us - us % 1000, 1000), false);
-}
-
 static void watch_tell_up(struct server_store_watch *watch, const struct weir__remote_look *look,
                           uint64_t degraded)
 {
     char room[64];
     struct weir__buffer lasted = weir__buffer_over(room, sizeof room);
-    watch_put_lasted(&lasted, watch->back_us - watch->down_us);
+    weir__put_about(&lasted, weir__max(1000, watch->back_us - watch->down_us));
     server_report("the store decides again, after %s; requests decided meanwhile (%s): %llu", room,
                   look->meanwhile, (unsigned long long)(degraded - watch->degraded));
     watch->told = WATCH_UP;
@@ -259,9 +282,9 @@ static void watch_tell_late(struct server_store_watch *watch, const struct weir_
         return;
     struct weir__buffer span = weir__buffer_over(room, sizeof room);
     struct weir__buffer within = weir__buffer_over(deadline, sizeof deadline);
-    watch_put_lasted(&span, now - watch->late.since_us);
+    weir__put_about(&span, now - watch->late.since_us);
     weir__put_duration(&within, look->deadline_us, false);
-    server_report("%llu of %llu decisions in the last %s were made by the local fallback (%s): no "
+    server_report("%llu of %llu decisions in the last %s were made without the store (%s): no "
                   "answer within %s; raise deadline=%s",
                   (unsigned long long)(degraded - watch->late.degraded),
                   (unsigned long long)(decided - watch->late.decided), room, look->meanwhile,
@@ -271,26 +294,22 @@ static void watch_tell_late(struct server_store_watch *watch, const struct weir_
     watch_forget_late(watch, decided, degraded);
 }
 
-/* Once until slices are taken again: what is asked of Redis meanwhile is right, but dear. While no
- * server decides, there is something else to be told. */
+/* What metric and statistics say, at each change: what is asked of Redis meanwhile is right, but
+ * dear. While no server decides, there is something else to be told. */
 static void watch_tell_slices(struct server_store_watch *watch)
 {
-    struct weir__slices_counts slices;
     char trouble[WEIR__TROUBLE_MAX];
     enum weir__trouble now = weir__slices_trouble(watch->store, trouble);
-    if (now && now != watch->slices.told && watch->told != WATCH_DOWN) {
-        server_report("no slices are taken: %s; Redis is asked for each request that it may allow",
-                      trouble);
-        weir__slices_count(watch->store, &slices);
-        watch->slices.told = now;
-        watch->slices.taken = slices.slices_taken;
-    } else if (!now && watch->slices.told) {
-        weir__slices_count(watch->store, &slices);
-        if (slices.slices_taken == watch->slices.taken)
-            return;
-        server_report("slices are taken again");
-        watch->slices.told = WEIR__TROUBLE_NONE;
-    }
+    if (now == watch->told_trouble || (now && watch->told == WATCH_DOWN))
+        return;
+    if (now)
+        server_report("no slices are taken: %s; %s", trouble,
+                      now == WEIR__TROUBLE_REFUSED || now == WEIR__TROUBLE_UNREACHABLE
+                          ? "servers that decide are asked for each request"
+                          : "Redis is asked for each request that it may allow");
+    else
+        server_report("slices can be taken again");
+    watch->told_trouble = now;
 }
 
 static void watch_look(struct looker *looker)
@@ -300,7 +319,9 @@ static void watch_look(struct looker *looker)
     uint64_t degraded, decided = server_metrics_decided(watch->metrics, &degraded);
     weir__remote_look(watch->store, &look);
     bool back = watch_is_back(watch, &look);
-    if (look.down && (watch->told == WATCH_UP || (watch->told == WATCH_PARTLY && !look.partly)))
+    bool changed = watch_changed(watch, &look);
+    if (look.down &&
+        (watch->told == WATCH_UP || (watch->told == WATCH_PARTLY && !look.partly) || changed))
         watch_tell_down(watch, &look);
     else if (watch->told == WATCH_UP)
         watch_tell_late(watch, &look, decided, degraded);

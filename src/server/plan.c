@@ -57,14 +57,6 @@ int server_planned_keep(struct server_planned *planned, struct weir__span name, 
     return 0;
 }
 
-size_t server_planned_leased(const struct server_planned *planned)
-{
-    size_t found = 0;
-    for (size_t i = 0; i < planned->several.count; i++)
-        found += weir__has_leases(planned->several.requests[i].limit);
-    return found;
-}
-
 /* Notes what the request was for the access log, as much of it as there is room for. */
 static void plan_see_request(struct server_seen *seen, const struct weir__subject *finder)
 {

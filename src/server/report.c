@@ -156,7 +156,8 @@ static void report_reload_files(struct server *it, int reason)
     if (reason == SERVER_BY_TIME && !server_rules_stale(it))
         return;
     if (server_rules_load(it, NULL, &err)) {
-        server_report("%s: nothing changed, %s", why, err.message);
+        server_report("%s: the older policies%s stay in force: %s", why,
+                      it->tls ? " and certificates" : "", err.message);
         return;
     }
     server_report("%s: the policies%s are in force", why, it->tls ? " and certificates" : "");
@@ -172,10 +173,12 @@ static void report_look_at_zone(struct server *it)
     if (state == last_state)
         return;
     last_state = state;
+    server_metrics_zone_deleted(it->metrics, state == WEIR__FILE_GONE);
     if (state == WEIR__FILE_GONE)
         server_report(
             "the store %s was deleted while it is in use: this server continues with its copy, "
-            "other programs do not find it, and it is lost when this server ends",
+            "other programs do not find it, and it is lost when this server ends; save it first: "
+            "Zones in docs/RUNBOOK.md",
             it->config.store_url);
     else if (state == WEIR__FILE_REPLACED) {
         server_report(
@@ -184,8 +187,10 @@ static void report_look_at_zone(struct server *it)
             it->config.store_url);
         atomic_store(&it->store_replaced, true);
     } else if (state == WEIR__FILE_TRUNCATED)
-        server_report("the store %s was truncated while it is in use; remove it and start again",
-                      it->config.store_url);
+        server_report(
+            "the store %s was truncated while it is in use; restore a backup (docs/BACKUP.md), or "
+            "remove it, and start again",
+            it->config.store_url);
     else
         server_report("the store %s is back at its path", it->config.store_url);
 }
@@ -216,4 +221,5 @@ void server_errands(struct server *it, int reason)
     report_look_at_zone(it);
     if (reason == SERVER_BY_SIGNAL || it->config.watch)
         report_reload_files(it, reason);
+    server_spelling_look(it);
 }

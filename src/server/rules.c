@@ -23,8 +23,6 @@
 #define FILES_MAX (SERVER_ENVOY_FILES_MAX + 4)
 #define GONE_MAX 2 /* looks in a row without a file: it is not just being replaced */
 #define FILE_BYTES_MAX ((size_t)4 << 20)
-#define WARNINGS_TOLD 10
-#define NOTE_MAX 512 /* bytes; the rest is cut */
 #define SETTLE_US 500000
 #define TOP_PREFIX "envoy:"
 
@@ -426,13 +424,13 @@ static bool rules_next_note(const struct weir__policies *policies, const struct 
  * for weir check. */
 static void rules_tell(const struct weir__policies *policies, struct weir__json *told)
 {
-    char text[NOTE_MAX];
+    char text[WEIR__NOTE_MAX];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     struct weir__note_at at = {0};
     const struct weir__warning *it = policies->warnings;
     size_t count = 0;
     for (; rules_next_note(policies, &it, &at, &buffer); buffer.len = 0, count++) {
-        if (count == WARNINGS_TOLD) {
+        if (count == SERVER_NOTES_TOLD) {
             buffer.len = 0;
             weir__put_text(&buffer, "there are more notes; `weir check` prints all of them");
         }
@@ -441,7 +439,7 @@ static void rules_tell(const struct weir__policies *policies, struct weir__json 
             weir__json_open(told, "notes", '[');
         if (told)
             weir__json_put_text(told, NULL, text, buffer.len);
-        if (count == WARNINGS_TOLD)
+        if (count == SERVER_NOTES_TOLD)
             break;
     }
     if (told && count > 0)

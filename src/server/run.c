@@ -31,6 +31,7 @@
 #define EXIT_STORE 3
 #define FEW_CONNECTIONS 4096              /* worth a word */
 #define FILES_SPARE 64                    /* descriptors for what is no connection */
+#define PLACE_ROOM 8400                   /* a path and what was there */
 #define STORE_PATIENCE_US INT64_C(250000) /* for a lock that another process holds */
 
 static struct server server;
@@ -146,6 +147,8 @@ static int run_open_all(weir_error *err)
     if (code == 0 && server.remote)
         code = server_askers_create(&server, &server.askers, err);
     if (code == 0 && server.remote)
+        code = server_spelling_create(&server.spelling, err);
+    if (code == 0 && server.remote)
         code = server_near_create(&server, err);
     if (code == 0)
         code = server_workers_create(&server, &server.workers, err);
@@ -196,6 +199,7 @@ static void run_close_all(void)
     server_workers_destroy(server.workers);
     server_clients_destroy(server.clients);
     server_failures_destroy(server.failures);
+    server_spelling_destroy(server.spelling);
     if (server.rules)
         server_rules_release(server.rules);
     if (server.access_log)
@@ -234,8 +238,11 @@ static void run_raise_files(void)
 
 /* ---- telling people ---- */
 
+/* On standard output, each line from its beginning: scripts wait for these lines and read them. */
 static void run_greet(void)
 {
+    char place[PLACE_ROOM];
+    struct weir__buffer origin = weir__buffer_over(place, sizeof place);
     for (size_t i = 0; i < server_opened.count; i++) {
         char text[192];
         struct weir__buffer address = weir__buffer_over(text, sizeof text);
@@ -247,11 +254,35 @@ static void run_greet(void)
         else
             printf("listening on %s, dashboard: http://%s/\n", text, text);
     }
-    printf("store: %s, policies: %s\n", server.store_kind,
+    weir__store_put_origin(server.store, &origin);
+    printf("store: %s%s%s, policies: %s\n", server.store_kind, origin.len ? " " : "", place,
            server.config.policies_path ? server.config.policies_path
            : server_has_demo(&server)  ? "the built-in demonstration"
                                        : "none but Envoy's");
     fflush(stdout);
+}
+
+static void run_tell_change(void)
+{
+    char text[128];
+    struct weir__buffer change = weir__buffer_over(text, sizeof text);
+    weir__store_put_change(server.store, &change);
+    if (change.len > 0)
+        server_report("the zone %s was made again, with its states: it had %s",
+                      server.config.store_url, text);
+}
+
+static void run_warn_of_slices(void)
+{
+    struct weir__redis_url url;
+    weir_error unused;
+    const char *text = server.config.store_url;
+    if (!weir__is_redis_url(text) || weir__redis_url_parse(text, &url, &unused))
+        return;
+    const struct weir__slicing slicing = weir__slicing_of(&url);
+    const char *note = weir__slicing_note(&slicing);
+    if (note)
+        server_report("warning: %s", note);
 }
 
 static void run_tell_ready(void)
@@ -392,6 +423,8 @@ int server_run(const struct server_config *config, char *const *argv)
                                                                                 : EXIT_STORE;
     }
     atomic_store(&server.ready, true);
+    run_warn_of_slices();
+    run_tell_change();
     run_greet();
     if (server.config.test_clock)
         server_report("warning: --test-clock: clients can set the time, and so pass every limit; "

@@ -113,6 +113,7 @@ struct server {
     struct server_tls *tls;                 /* NULL: none */
     struct server_health *health;           /* NULL: nobody looks after the store */
     struct server_store_watch *store_watch; /* remote stores alone */
+    struct server_spelling *spelling;       /* likewise */
     struct server_clients *clients;         /* how many connections each address has */
     struct server_failures *failures;       /* which addresses bring wrong tokens */
     struct server_thread *threads[SERVER_THREADS_MAX];
@@ -180,6 +181,8 @@ struct weir__json;
 
 /* ---- rules.c ---- */
 
+#define SERVER_NOTES_TOLD 10 /* then a line says that there are more */
+
 /* Reads the files, certificates included, and puts them in force, or changes nothing. The report is
  * for people and JSON. Warnings and notes go to the log, and into an object, `told`, which may be
  * NULL. */
@@ -208,6 +211,16 @@ int server_health_start(struct server *server, weir_error *err);
 bool server_health_stop(struct server *server);
 /* Whether a balancer may send requests here. */
 bool server_is_ready(const struct server *server);
+
+/* ---- spelling.c: keys of a remote store that others charge under another limit ---- */
+
+int server_spelling_create(struct server_spelling **ret, weir_error *err);
+void server_spelling_destroy(struct server_spelling *spelling);
+/* A plan that was decided; NULL: the store is local. By a loop. */
+void server_spelling_offer(struct server_spelling *spelling, struct server_rules *rules,
+                           const struct weir__plan *plan);
+/* Looks at what was offered, if it is time. By a worker: it asks the store. */
+void server_spelling_look(struct server *server);
 
 /* ---- receipts.c: signed, so that nobody can settle what was never charged ---- */
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "store/zone/carry.h"
+#include "store/zone/store.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -423,10 +424,9 @@ int weir__region_open_zone(struct weir__region *region, uint64_t size, bool alon
         return weir__fail(err, WEIR_EFOREIGN, 0, "%s: it is not a weir zone; choose another path",
                           weir__region_shown(region));
     if (size < WEIR__ZONE_SIZE_MIN)
-        return weir__fail(
-            err, WEIR_ETRUNCATED, 0,
-            "%s: it is truncated to %llu bytes; remove it and let weir make a new one",
-            weir__region_shown(region), (unsigned long long)size);
+        return weir__fail(err, WEIR_ETRUNCATED, 0,
+                          "%s: it is truncated to %llu bytes; " WEIR__ZONE_REMEDY,
+                          weir__region_shown(region), (unsigned long long)size);
     bool is_older = start.version == WEIR__ZONE1_VERSION || start.version == WEIR__ZONE2_VERSION;
     if (is_older && !alone)
         return weir__fail(
@@ -453,6 +453,7 @@ static int region_open_locked(struct weir__region *region, bool alone, weir_erro
         weir__region_unlink(region);
     if (code)
         return code;
+    region->made = unmade;
     struct weir__zone_header *header = region->zone.header;
     if (alone)
         region_read_boot_id(header->boot);
@@ -498,4 +499,40 @@ void weir__region_close(struct weir__region *region)
         munmap(region->zone.base, region->zone.layout.size);
     if (region->fd >= 0)
         close(region->fd);
+}
+
+/* ---- what was opened, for people ---- */
+
+static void region_put_size(uint64_t size, unsigned large_percent, struct weir__buffer *out)
+{
+    const char *unit = weir__region_unit(&size);
+    weir__put_format(out, "size=%llu%s large=%u%%", (unsigned long long)size, unit, large_percent);
+}
+
+void weir__store_put_origin(weir_store *store, struct weir__buffer *out)
+{
+    const struct weir__region *region = weir__store_region(store);
+    weir_zone_info info;
+    if (!region || region->fd < 0)
+        return;
+    weir__put_text(out, region->kind == WEIR__FILE ? region->watched : region->path);
+    if (region->made) {
+        weir__put_text(out, " (a new zone, ");
+        region_put_size(region->zone.layout.size, region->zone.header->large_percent, out);
+        weir__put_text(out, ")");
+    } else if (weir_store_info(store, &info) == 0)
+        weir__put_format(out, " (opened, %llu state%s)", (unsigned long long)info.keys,
+                         info.keys == 1 ? "" : "s");
+    else
+        weir__put_text(out, " (opened)"); /* somebody holds its locks */
+}
+
+void weir__store_put_change(weir_store *store, struct weir__buffer *out)
+{
+    const struct weir__region *region = weir__store_region(store);
+    if (!region || region->size_before == 0)
+        return;
+    region_put_size(region->size_before, region->large_percent_before, out);
+    weir__put_text(out, ", now ");
+    region_put_size(region->zone.layout.size, region->zone.header->large_percent, out);
 }

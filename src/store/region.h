@@ -34,6 +34,9 @@ struct weir__region {
     gid_t group;       /* WEIR__MODE_GROUP: whose */
     int fd;            /* -1: none */
     struct weir__zone zone;
+    bool made;            /* there was none */
+    uint64_t size_before; /* of one that was made again; 0: it is as it was */
+    unsigned large_percent_before;
     /* Where the file was when it was opened, and which one it was; empty: nobody looks. */
     char watched[2 * WEIR__REGION_PATH_MAX];
     dev_t device;
@@ -56,6 +59,8 @@ void weir__region_close(struct weir__region *region);
 int weir__region_watch(struct weir__region *region, weir_error *err);
 /* Looks, if it is time: 0, or WEIR_EGONE, which it says from then on. */
 int weir__region_look(struct weir__region *region, int64_t now_us);
+/* Whether its file is still there, the same one and whole. */
+int weir__region_check(const struct weir__region *region, weir_error *err);
 
 /* ---- region_remake.c: the states of a zone in a new one ---- */
 

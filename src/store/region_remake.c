@@ -223,6 +223,12 @@ static int remake(struct weir__region *region, const struct remake *how, weir_er
 
 /* ---- for whom ---- */
 
+static void remake_note(struct weir__region *region, uint64_t size, unsigned large_percent)
+{
+    region->size_before = size;
+    region->large_percent_before = large_percent;
+}
+
 int weir__region_resize(struct weir__region *region, weir_error *err)
 {
     struct weir__zone old = region->zone;
@@ -232,7 +238,11 @@ int weir__region_resize(struct weir__region *region, weir_error *err)
                              region->large_percent < 0 ? large : (unsigned)region->large_percent,
                          .secret = old.secret,
                          .from = &old};
-    return remake(region, &how, err);
+    uint64_t size = old.layout.size;
+    int code = remake(region, &how, err);
+    if (code == 0)
+        remake_note(region, size, large);
+    return code;
 }
 
 int weir__region_upgrade(struct weir__region *region, uint64_t size, weir_error *err)
@@ -253,6 +263,8 @@ int weir__region_upgrade(struct weir__region *region, uint64_t size, weir_error 
                              .may_evict = wanted >= old.size && !region->keeps,
                              .keeps = region->kind == WEIR__FILE};
         code = remake(region, &how, err);
+        if (code == 0)
+            remake_note(region, old.size, old.large_percent);
     }
     munmap(base, size);
     return code;

@@ -40,8 +40,8 @@ void weir__store_guard(weir_store *store, const char *program, const char *url)
     guarded.size = region->zone.layout.size;
     snprintf(
         guarded.words, sizeof guarded.words,
-        "%s: the store %.300s was truncated while it was in use, and its state is gone; remove "
-        "it and start again\n",
+        "%s: the store %.300s was truncated while it was in use, and its state is gone; restore a "
+        "backup (docs/BACKUP.md), or remove it, and start again\n",
         program, url);
     struct sigaction action = {.sa_sigaction = guard_speaks, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
@@ -95,13 +95,43 @@ int weir__region_look(struct weir__region *region, int64_t now_us)
     return WEIR_EGONE;
 }
 
-enum weir__file_state weir__store_file_state(weir_store *store)
+static enum weir__file_state region_file_state(const struct weir__region *region)
 {
-    const struct weir__region *region = weir__store_region(store);
     struct stat open_one;
     if (!region || region->fd < 0 || fstat(region->fd, &open_one))
         return WEIR__FILE_THERE;
     if ((uint64_t)open_one.st_size < region->zone.layout.size)
         return WEIR__FILE_TRUNCATED;
     return region_compare(region);
+}
+
+enum weir__file_state weir__store_file_state(weir_store *store)
+{
+    return region_file_state(weir__store_region(store));
+}
+
+/* A file that was only removed is not WEIR_EGONE: who opens the store again would make another
+ * zone, and those who still share this one would count apart. */
+int weir__region_check(const struct weir__region *region, weir_error *err)
+{
+    switch (region_file_state(region)) {
+    case WEIR__FILE_THERE:
+        break;
+    case WEIR__FILE_GONE:
+        return weir__fail(
+            err, WEIR_ESYSTEM, 0,
+            "%.300s: the zone was removed while it is in use: who has it open goes on "
+            "with it, others make a new one; save it (Zones in docs/RUNBOOK.md), then start all of "
+            "them again",
+            region->watched);
+    case WEIR__FILE_REPLACED:
+        return weir__fail(err, WEIR_EGONE, 0, "%.300s: %s", region->watched,
+                          weir_strerror(WEIR_EGONE));
+    case WEIR__FILE_TRUNCATED:
+        return weir__fail(err, WEIR_EDAMAGED, 0,
+                          "%.300s: the zone was truncated while it is in use; restore a backup "
+                          "(docs/BACKUP.md), or remove it, and start again",
+                          region->watched);
+    }
+    return 0;
 }

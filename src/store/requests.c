@@ -13,7 +13,7 @@
 static inline bool request_has_spare(const weir_request *request)
 {
     static const uint8_t none[sizeof request->spare_bytes];
-    return (request->spare[0] | request->spare[1] | request->spare[2]) != 0 ||
+    return (request->spare[0] | request->spare[1]) != 0 ||
            memcmp(request->spare_bytes, none, sizeof none) != 0;
 }
 

@@ -66,6 +66,8 @@ struct weir__engine {
     /* The bells of a key. NULL: the store has none, and who waits for a slot asks again and again.
      * */
     void (*bells)(const weir_store *, weir_key, struct weir__bells *ret);
+    /* Which server has a key, from 1 on; 0: not known, or there is only one. NULL: always 0. */
+    unsigned (*lane)(const weir_store *, weir_key);
     /* Fills hash and store of one whose key is set; NULL: hashing ahead is of no use. */
     void (*hash)(const weir_store *, weir_hashed_key *);
     int (*info)(weir_store *, weir_zone_info *ret);
@@ -116,6 +118,13 @@ int weir__store_show(weir_store *store, weir_key key, struct weir__shown *ret, s
 /* The one among a key's states that a rule is about, whatever its count; NULL: there is none. */
 const struct weir__shown *weir__shown_under(const struct weir__shown *states, size_t n,
                                             const struct weir__rule *rule);
+
+/* For those who make calls one after the other for many callers: keys of one lane are on one
+ * server. If that is late, calls of other lanes need not wait for it. 0: any. */
+static inline unsigned weir__store_lane(const weir_store *store, weir_key key)
+{
+    return store->engine->lane ? store->engine->lane(store, key) : 0;
+}
 
 /* What is used under one limit of a key. */
 struct weir__used {
@@ -199,10 +208,23 @@ static inline bool weir__has_leases(const weir_limit *limit)
 {
     return weir__leased(limit) < limit->count;
 }
+/* Whether a settle of this charge, if it came twice, might count twice: it is not remembered so
+ * long. */
+bool weir__settle_is_late(const weir_store *store, const char *receipt);
 /* Whether what these limits charged can be settled: 0, or WEIR_EUNSUPPORTED with the reason. */
 int weir__settles(const weir_limit *limit, weir_error *err);
 /* A new id, never 0; 0, or -1 without randomness. */
 int weir__lease_id(uint64_t *ret);
+/* The id that a request which acquires has chosen for its lease; 0: the store draws one. Requests
+ * of programs cannot choose: their spare room is zero. */
+static inline uint64_t weir__request_lease(const weir_request *request)
+{
+    return request->spare[0];
+}
+static inline void weir__request_name_lease(weir_request *request, uint64_t lease)
+{
+    request->spare[0] = lease;
+}
 
 static inline bool weir__cost_in_bounds(int64_t cost)
 {
@@ -323,6 +345,12 @@ void weir__store_deny_full(weir_store *store);
 /* From now on a zone's file that is truncated under our feet ends the program with words and exit
  * code 3. */
 void weir__store_guard(weir_store *store, const char *program, const char *url);
+/* Where a zone that processes share is, and what was there when it was opened:
+ * "/var/lib/weir/zone (a new zone, size=64m large=12%)", "/name (opened, 22 states)". Nothing of
+ * other stores. */
+void weir__store_put_origin(weir_store *store, struct weir__buffer *out);
+/* Likewise what opening it changed: "size=1m large=12%, now size=4m large=12%". Or nothing. */
+void weir__store_put_change(weir_store *store, struct weir__buffer *out);
 /* What has become of a zone's file; WEIR__FILE_THERE where there is none. */
 enum weir__file_state {
     WEIR__FILE_THERE,

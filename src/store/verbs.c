@@ -112,6 +112,13 @@ int weir__receipt_check(const char *receipt, struct weir__correction *ret, weir_
     return 0;
 }
 
+bool weir__settle_is_late(const weir_store *store, const char *receipt)
+{
+    struct weir__correction charge;
+    return weir__receipt_read(receipt, &charge) &&
+           weir__store_now(store) - charge.charged_at_us > WEIR__SETTLED_US;
+}
+
 /* Correcting a charge, named by its receipt. */
 static int settle_check(weir_store *store, weir_key key, const weir_limit *limit,
                         const char *receipt, int64_t actual, struct weir__correction *ret,

@@ -158,7 +158,15 @@ struct weir__budget weir__command_budget(const struct weir__command *command)
     return ret;
 }
 
-/* [COST n] [LEAST n] [WAIT us|any] [DETAIL], each once. */
+static int command_read_lease_id(struct weir__span text, uint64_t *ret, weir_error *err)
+{
+    int64_t id = 0;
+    int code = weir__read_whole(text, "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &id, err);
+    *ret = (uint64_t)id;
+    return code;
+}
+
+/* [COST n] [LEAST n] [WAIT us|any] [LEASE id] [DETAIL], each once. */
 static int command_read_options(const struct weir__span *args, size_t n, bool with_cost,
                                 struct weir__command *ret, weir_error *err)
 {
@@ -185,11 +193,15 @@ static int command_read_options(const struct weir__span *args, size_t n, bool wi
             code =
                 weir__read_whole(args[at + 1], "COST", 0, WEIR_COST_MAX, &ret->asks[0].cost, err);
             at += 2;
+        } else if (ret->acquires && weir__span_is_word(args[at], "LEASE") && value && !ret->lease) {
+            code = command_read_lease_id(args[at + 1], &ret->lease, err);
+            at += 2;
         } else {
             return weir__fail(err, WEIR_EINVAL, 0,
-                              "expected %s[WAIT us|any] [DETAIL], each once, found \"%.*s\"",
+                              "expected %s[WAIT us|any] %s[DETAIL], each once, found \"%.*s\"",
                               with_cost ? "[COST n] [LEAST n] " : "[LEAST n …] [ACQUIRE] ",
-                              command_shown(args[at]), args[at].data);
+                              ret->acquires ? "[LEASE id] " : "", command_shown(args[at]),
+                              args[at].data);
         }
     }
     return code;
@@ -281,14 +293,10 @@ static int command_read_lease(const struct weir__span *args, size_t n,
                               struct weir__limit_cache *cache, struct weir__command *ret,
                               weir_error *err)
 {
-    int64_t id = 0;
     if (n != 4)
         return command_wrong_count(ret->verb, err);
     int code = command_read_key_and_limit(args, cache, ret, err);
-    if (code == 0)
-        code = weir__read_whole(args[3], "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &id, err);
-    ret->lease = (uint64_t)id;
-    return code;
+    return code ? code : command_read_lease_id(args[3], &ret->lease, err);
 }
 
 /* Through limit text, so that the cache and the bounds are those of every limit. */

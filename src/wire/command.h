@@ -38,7 +38,7 @@ struct weir__command {
     bool acquires;      /* its concurrent limits are held by a lease, which the reply tells */
     struct weir__span receipt; /* SETTLE */
     int64_t actual;            /* SETTLE */
-    uint64_t lease;            /* RENEW, RELEASE */
+    uint64_t lease;            /* RENEW, RELEASE: which; ACQUIRE: its id, 0: any */
 };
 
 /* What the asks with a least are granted together lies within this. */

@@ -145,5 +145,7 @@ void weir__json_put_state(struct weir__json *json, const struct weir__shown *sta
         weir__json_put_int(json, weir__shown_names[i], numbers[i]);
     if (state->remaining >= 0)
         weir__json_put_int(json, "remaining", state->remaining);
+    if (state->retry_after_us >= 0)
+        weir__json_put_seconds(json, "retry_after", state->retry_after_us);
     weir__json_close(json, '}');
 }

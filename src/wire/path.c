@@ -138,13 +138,14 @@ const char *weir__normal_path_pattern(struct weir__span text, bool parameters, c
     *ret_right = (struct weir__span){"", 0};
     if (text.len == 0 || (text.data[0] != '/' && text.data[0] != '*' && text.data[0] != '\\'))
         return "a path begins with /";
+    bool doubled = false;
     for (size_t i = 0; i < text.len; i++) {
         if (text.data[i] == '?' || text.data[i] == '#')
             return "paths are compared without the text after a ? or #";
         if (path_is_escape(text.data + i, text.len - i))
             return "paths are compared decoded; write the character itself, not %XX";
         if (text.data[i] == '/' && i + 1 < text.len && text.data[i + 1] == '/')
-            return "paths are compared with / instead of //";
+            doubled = true;
     }
     if (path_has_control(text))
         return "a path has no control characters";
@@ -157,6 +158,8 @@ const char *weir__normal_path_pattern(struct weir__span text, bool parameters, c
         *ret_right = (struct weir__span){"", 0};
         return NULL;
     }
+    if (doubled)
+        return "in paths // is read as /";
     return "paths are compared without dot segments, without spaces and dots at the end of a "
            "segment, and without the text after a ;";
 }

@@ -8,7 +8,7 @@
  *   family   With the word it is the name of the command, "weir." "take". In HTTP the path is
  *   word     "/v1/" and the word.
  *   keys     What it does to the keys it names: READS, WRITES, or NO_KEYS where it names none.
- *   caller   DATA: who may decide. ADMIN: who has the admin token.
+ *   caller   Of the server. DATA: who may decide. ADMIN: who has the admin token.
  *   homes    Where it exists: LUA (the general script), MODULE (the Redis module), RESP and HTTP
  *            (the server).
  *
@@ -24,7 +24,7 @@
     X(TAKE, 0, "weir.", "take", WRITES, DATA, LUA | MODULE | RESP | HTTP)                          \
     X(PEEK, 1, "weir.", "peek", READS, DATA, LUA | MODULE | RESP | HTTP)                           \
     X(SETTLE, 2, "weir.", "settle", WRITES, DATA, LUA | MODULE | RESP | HTTP)                      \
-    X(RESET, 3, "weir.", "reset", WRITES, DATA, LUA | MODULE | RESP | HTTP)                        \
+    X(RESET, 3, "weir.", "reset", WRITES, ADMIN, LUA | MODULE | RESP | HTTP)                       \
     X(ACQUIRE, 4, "weir.", "acquire", WRITES, DATA, LUA | MODULE | RESP | HTTP)                    \
     X(RENEW, 5, "weir.", "renew", WRITES, DATA, LUA | MODULE | RESP | HTTP)                        \
     X(RELEASE, 6, "weir.", "release", WRITES, DATA, LUA | MODULE | RESP | HTTP)                    \

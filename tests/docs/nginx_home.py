@@ -3,7 +3,7 @@
     home = Home(scratch folder, redis)                     redis: redis_home.Home, for pages that name port 6379
     problem, printed = home.check(block)                   nginx -t
     server = home.server()                                 runs what the page's last such block says
-    text = server.there(text)       what the page calls ports 8080, 8081 and /etc/nginx, /var/log/nginx, /var/www/html
+    text = server.there(text)       what the page calls ports 8080 to 8082, /etc/nginx, /var/log/nginx, /var/www/html
                                     is this server's
     printed = server.back(printed)  and the other way round
 
@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from lib import nginx_server
 import redis_home  # noqa: E402
 
-PORTS = {"8080": "port", "8081": "port2"}
+PORTS = {"8080": "port", "8081": "port2", "8082": "port3"}
 REDIS_PORT = "6379"
 MODULE_THERE = "/usr/lib/nginx/modules/ngx_http_weir_module.so"
 MODULE = re.compile(r"(?<=load_module )\S*ngx_http_weir_module\.so")

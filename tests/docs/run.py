@@ -309,7 +309,7 @@ def unknown_word(line):
     script = ROOT / words[0]
     if "/" not in words[0] or not script.is_file() or not os.access(script, os.X_OK):
         return f"{words[0]}: neither make, apt-get, git or cd, nor a script of the repository: run it"
-    known = script.read_text(encoding="utf-8")
+    known = script.read_text(encoding="utf-8", errors="replace")
     odd = [word for word in words[1:] if word.startswith("--") and word.split("=")[0] not in known]
     return f"{words[0]} does not know {', '.join(odd)}" if odd else None
 
@@ -461,7 +461,9 @@ def check_links():
     every = [*pages(True), ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]
     for page in every:
         broken = broken_links(page)
+        glued = re.findall(r"(?m)^.*\S.*\n(#+ .*)", prose(page))
         report(f"{page.relative_to(ROOT)}: its links, anchors and pictures are there", "\n".join(broken) if broken else None)
+        report(f"{page.relative_to(ROOT)}: a blank line stands before each heading", f"not before {glued}" if glued else None)
     used = {(page.parent / picture).resolve() for page in every for picture in targets_of(page)[1]}
     for path in sorted(IMAGES.iterdir()):
         report(f"docs/images/{path.name} is a picture that a page shows", check_picture(path, used))
@@ -469,20 +471,40 @@ def check_links():
 
 # ---- lengths ----
 
-README_LINES, TASK_LINES = 200, 150
+README_LINES, TASK_WORDS = 200, 1100  # words without code
+PARAGRAPH_WORDS = 90  # also of an item of a list, or a cell of a table
+CODE_COLUMNS = 130  # what programs print may be longer
+
+
+def long_paragraphs(page):
+    text = re.sub(r"\]\([^)]*\)", "]", words_of(page))
+    found = []
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*[-*] |\s*\d+\. |\|)|```", text):
+        for cell in paragraph.split(" | ") if paragraph.lstrip().startswith("|") else [paragraph]:
+            words = cell.split()
+            if len(words) > PARAGRAPH_WORDS:
+                found.append(f"{len(words)} words: {' '.join(words[:12])} …")
+    return found
 
 
 def check_lengths():
-    """The front door stays short: the README, and the pages that the index names for tasks."""
+    """The front door stays short: the README, and the pages that the index names for tasks. No page has a wall of text or of code."""
     if not wanted("lengths"):
         return
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
     tasks = set(re.findall(r"\]\(([A-Z-]+\.md)\)", index.split("## I want to …")[1].split("\n## ")[0]))
     report("docs/README.md names pages by task", None if len(tasks) >= 10 else f"only {sorted(tasks)}")
-    bounds = {path.name: README_LINES for path in sorted(ROOT.glob("README*.md"))}
-    for page, most in {**bounds, **{f"docs/{name}": TASK_LINES for name in sorted(tasks)}}.items():
-        lines = (ROOT / page).read_text(encoding="utf-8").count("\n")
-        report(f"{page} has at most {most} lines", f"it has {lines}" if lines > most else None)
+    for page in sorted(ROOT.glob("README*.md")):
+        lines = page.read_text(encoding="utf-8").count("\n")
+        report(f"{page.name} has at most {README_LINES} lines", f"it has {lines}" if lines > README_LINES else None)
+    for name in sorted(tasks):
+        words = len(words_of(ROOT / "docs" / name).split())
+        report(f"docs/{name} has at most {TASK_WORDS} words", f"it has {words}" if words > TASK_WORDS else None)
+    for page in pages(True):
+        name = str(page.relative_to(ROOT))
+        wide = [f"{block.name()}: {line[:60]} …" for block in blocks_of(page) if block.kind not in ("output", "text")
+                for line in block.lines if len(line) > CODE_COLUMNS]
+        report(f"{name}: no walls of text or code", "\n".join(long_paragraphs(page) + wide) or None)
 
 
 # ---- the pages in Chinese ----
@@ -602,6 +624,52 @@ def check_words():
                f"missing: {', '.join(missing)}" if missing else None)
 
 
+# ---- the runbook ----
+
+def literals_of_sources():
+    """Every text of C and Python that can be printed; neighbours are one text, as the compiler sees them."""
+    code = "\n".join(path.read_text(encoding="utf-8") for folder, ending in (("src", "*.c"), ("modules", "*.c"), ("bindings/python/weir", "*.py"))
+                     for path in sorted((ROOT / folder).rglob(ending)))
+    code += (ROOT / "include/weir.h").read_text(encoding="utf-8")
+    joined = re.sub(r'(?<!\\)"\s*\n\s*"', "", code)
+    names = re.findall(r"\bWEIR_E[A-Z]+\b", code)
+    return {text.replace('\\"', '"') for text in re.findall(r'"((?:[^"\\\n]|\\.)*)"', joined)} | set(names)
+
+
+def is_message(text, literals):
+    """Whether a literal has the parts of a text between its …, in this order; or is a format that gives the text, with words that are literals, too."""
+    parts = [part.strip() for part in text.split("…") if part.strip()]
+    if any(re.search(".*".join(map(re.escape, parts)), literal) for literal in literals):
+        return True
+    for literal in (it for it in literals if "%s" in it and len(it) > 12):
+        pattern = "(.*?)".join(re.escape(part) for part in re.split(r"%[\w.*]+", literal))
+        found = re.fullmatch(pattern, text)
+        if found and all(word in literals for group in found.groups() for word in map(str.strip, group.split("…")) if word):
+            return True
+    return False
+
+
+def check_runbook():
+    """Every alert is in the section that it names; every message of the tables is one that the program has."""
+    if not wanted("runbook"):
+        return
+    rows = {"": []}
+    for line in (ROOT / "docs/RUNBOOK.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            rows[section := line[3:].lower().replace(" ", "-")] = []
+        elif line.startswith("| `"):
+            rows[section] += re.findall(r"`([^`]+)`", line.split(" | ")[0])
+    rules = (ROOT / "packaging/monitoring/rules.yaml").read_text(encoding="utf-8")
+    alerts = dict(re.findall(r"- alert: (\w+)(?:(?!- alert:).)*?runbook_url: docs/RUNBOOK\.md#(\S+)", rules, flags=re.S))
+    named = set(re.findall(r"- alert: (\w+)", rules))
+    report("every alert has a runbook_url", f"missing: {sorted(named - set(alerts))}" if named - set(alerts) else None)
+    missing = [f"{name} is not in #{section}" for name, section in alerts.items() if name not in rows.get(section, ())]
+    report("docs/RUNBOOK.md: every alert is where it points to", "\n".join(missing) or None)
+    literals = literals_of_sources()
+    for text in (it for texts in rows.values() for it in texts if it not in named):
+        report(f"docs/RUNBOOK.md: {text}", None if is_message(text, literals) else "neither an alert nor a message of the program")
+
+
 # ---- nginx: what replaces its directives, what is described ----
 
 def check_replacements():
@@ -634,7 +702,7 @@ def check_module():
 
 
 def main():
-    for check in (check_pages, check_links, check_lengths, check_chinese, check_man, check_commands, check_words, check_replacements, check_module):
+    for check in (check_pages, check_links, check_lengths, check_chinese, check_man, check_commands, check_words, check_runbook, check_replacements, check_module):
         check()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -37,7 +37,7 @@ class Cluster:
         self.wait(lambda: all("cluster_known_nodes:6" in self.info(i) for i in range(6)))
         for i in range(3):
             self.clients[i + 3].call("CLUSTER", "REPLICATE", self.ids[i])
-        self.wait(lambda: all("cluster_state:ok" in self.info(i) for i in range(6)))
+        self.wait(lambda: all("cluster_state:ok" in self.info(i) and "cluster_slots_ok:16384" in self.info(i) for i in range(6)))
         self.wait(lambda: all(b"master_link_status:up" in self.clients[i].call("INFO", "replication")
                               for i in range(3, 6)))
         return self

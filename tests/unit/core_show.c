@@ -62,6 +62,24 @@ static void test_lapsed(void)
     }
 }
 
+/* When one more is allowed: of a log when the first entry goes, not the last. */
+static void test_retry_after(void)
+{
+    struct weir__shown ret = shown("sliding-log 2/h", 2, true, T0 + MINUTE);
+    CHECK_INT(ret.remaining, 0);
+    CHECK_INT(ret.retry_after_us, 59 * MINUTE);
+    rig_init(&rig, "sliding-log 2/h");
+    CHECK(take(&rig, T0, 1, 0).allowed && take(&rig, T0 + 20 * MINUTE, 1, 0).allowed);
+    int64_t fresh_us = weir__algorithm_of(&rig.rule)->fresh_at(&rig.rule, &rig.state);
+    weir__show(&rig.rule, true, &rig.state, fresh_us, T0 + 30 * MINUTE, &ret);
+    CHECK_INT(ret.retry_after_us, 30 * MINUTE);
+    CHECK_INT(ret.fresh_us, T0 + 80 * MINUTE);
+    ret = shown("fixed-window 3/m from-first", 2, true, T0);
+    CHECK_INT(ret.retry_after_us, 0);
+    ret = shown("smooth 10/s", 3, true, T0); /* it would wait, not be denied */
+    CHECK_INT(ret.retry_after_us, 0);
+}
+
 /* More permits than are told exactly. */
 static void test_stored(void)
 {
@@ -98,6 +116,7 @@ int main(void)
 {
     test_every_kind();
     test_lapsed();
+    test_retry_after();
     test_stored();
     test_names_and_numbers();
     return test_report();

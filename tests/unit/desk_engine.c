@@ -368,12 +368,19 @@ static void test_order(void)
             .kind = i ? DESK_KIND_WINDOW : DESK_KIND_BUCKET,
             .meets = true,
             .exempt = i == 0,
-            .outcome = {.keys_denied = 3, .stopped_denied = 100 - 10 * (int64_t)i}};
+            .outcome = {.others_keys_denied = 3, .stopped_denied = 100 - 10 * (int64_t)i}};
     CHECK(desk_choose_order(&suggest));
     CHECK(!suggest.suggestions[0].exempt && suggest.suggestions[0].kind == DESK_KIND_WINDOW);
     CHECK(!desk_choose_order(&suggest));
-    suggest.suggestions[1].outcome.keys_denied = 2; /* gentler: that counts more */
+    suggest.suggestions[1].outcome.others_keys_denied = 2; /* gentler: that counts more */
     CHECK(desk_choose_order(&suggest) && suggest.suggestions[0].exempt);
+    suggest.suggestions[1].outcome.suspects_denied = 10; /* who stops suspects counts even more */
+    CHECK(desk_choose_order(&suggest) && !suggest.suggestions[0].exempt);
+    suggest.suggestions[1].strict = true;
+    suggest.suggestions[1].outcome.suspects_denied = 20; /* not twice as much: it stays the last */
+    CHECK(!desk_choose_order(&suggest));
+    suggest.suggestions[1].chosen.suspects_denied = 1;
+    CHECK(desk_choose_order(&suggest) && suggest.suggestions[0].strict);
 }
 
 int main(int argc, char **argv)

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,7 +61,7 @@ static void begin(const char *text)
     unlink(path);
     unlink(old);
     append(path, text);
-    CHECK_INT(desk_input_open(&input, path, (struct weir__span){"", 0}, true, NULL), 0);
+    CHECK_INT(desk_input_open(&input, path, (struct weir__span){"", 0}, NULL, true, NULL), 0);
 }
 
 /* A program writes to the old file until it is told to open the new one. */
@@ -121,6 +122,59 @@ static void test_shortened(void)
     desk_input_close(&input);
 }
 
+static int open_extent(struct desk_extent *extent, weir_error *err)
+{
+    return desk_input_open(&input, path, (struct weir__span){"", 0}, extent, false, err);
+}
+
+/* Whoever reads a file several times reads the same of it: it may grow, but not shrink, and it must
+ * be the same file. */
+static void test_extent(void)
+{
+    struct desk_extent extent = {.size = -1};
+    weir_error err;
+    char line[64];
+    unlink(path);
+    append(path, "1\n2");
+    CHECK_INT(open_extent(&extent, &err), 0);
+    CHECK_INT(extent.size, 3);
+    append(path, "2\n3\n");
+    for (int pass = 0; pass < 2; pass++) {
+        expect_line("1");
+        expect_line("2");
+        CHECK_INT(next(line, sizeof line), DESK_GOT_END);
+        desk_input_close(&input);
+        CHECK_INT(open_extent(&extent, &err), 0);
+    }
+    desk_input_close(&input);
+    CHECK_INT(truncate(path, 1), 0);
+    CHECK_INT(open_extent(&extent, &err), WEIR_ESYSTEM);
+    CHECK(strstr(err.message, "access.log: it was shortened while it was read"));
+    CHECK_INT(rename(path, old), 0);
+    append(path, "1\n2\n3\n");
+    CHECK_INT(open_extent(&extent, &err), WEIR_ESYSTEM);
+    CHECK(strstr(err.message, "access.log: another file took its name while it was read"));
+}
+
+/* It is shortened after it was opened, and so much of it was not read yet. */
+static void test_extent_shortened(void)
+{
+    struct desk_extent extent = {.size = -1};
+    struct weir__span line;
+    weir_error err;
+    unlink(path);
+    append(path, "1\n");
+    CHECK_INT(truncate(path, 4 * (off_t)DESK_BLOCK), 0);
+    CHECK_INT(open_extent(&extent, &err), 0);
+    CHECK_INT(truncate(path, 2), 0);
+    int got = DESK_GOT_LINE;
+    for (int i = 0; i < 10 && got > DESK_GOT_END; i++)
+        got = desk_input_line(&input, false, &line, &err);
+    CHECK_INT(got, WEIR_ESYSTEM);
+    CHECK(strstr(err.message, "it was shortened while it was read"));
+    desk_input_close(&input);
+}
+
 int main(void)
 {
     CHECK(mkdtemp(folder));
@@ -129,6 +183,8 @@ int main(void)
     test_rotated();
     test_finished();
     test_shortened();
+    test_extent();
+    test_extent_shortened();
     unlink(path);
     unlink(old);
     rmdir(folder);

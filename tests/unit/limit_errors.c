@@ -14,6 +14,8 @@
 #define TOO_LARGE                                                                                  \
     "burst times period is too large to count exactly (2^53); use a smaller burst or "             \
     "a shorter period"
+#define REQ "this is limit_req of nginx; write "
+#define RATE ", with the rate of its limit_req_zone"
 #define TOKEN "; example: token-bucket 10/s burst 20"
 #define LEAKY "; example: leaky-bucket 10/s burst 5 nodelay"
 #define FIXED "; example: fixed-window 100/m"
@@ -51,6 +53,12 @@ static const struct {
     {"token-bucket 10/s burst ２０", 25, WIDE("２", "2") "; found \"２０\"" TOKEN},
     {"tokën 3/s", 1, "expected " NAMES ", found \"tokën\"" TOKEN},
     {"token-bucket ë x", 14, "expected a rate like 10/s, found \"ë\"" TOKEN},
+    {"limit_req rate=10r/s burst=20 nodelay;", 1, REQ "leaky-bucket 10r/s burst 20 nodelay"},
+    {"limit_req zone=one burst=12 delay=8;", 1, REQ "leaky-bucket 10r/s burst 12 delay 8" RATE},
+    {"limit_req_zone $binary_remote_addr zone=one:10m rate=5r/m;", 1, REQ "leaky-bucket 5r/m"},
+    {"rate=10r/s burst=20", 1, REQ "leaky-bucket 10r/s burst 20"},
+    {"fixed-window 1/m,  rate=", 20, REQ "leaky-bucket 10r/s" RATE},
+    {"limit_req rate=\033[1m burst=x", 1, REQ "leaky-bucket 10r/s" RATE},
     {" ", 2, "expected " NAMES ", found the end" TOKEN},
     {",", 1, "expected " NAMES ", found \",\"" TOKEN},
     {"token", 1, "expected " NAMES ", found \"token\"" TOKEN},

@@ -1,7 +1,7 @@
 /*
  * Plans of policies, executed: all or nothing also where keys lie in different slots of a cluster,
- * what the policies want where a local fallback decided, settling, and the plans of several
- * descriptors.
+ * what the policies want where a local fallback decided, settling, leases of enforced limits and
+ * shadows, and the plans of several descriptors.
  */
 #include "policy/policy.h"
 
@@ -20,6 +20,13 @@
     "limits:\n"                                                                                    \
     "      - {name: u, key: user, limit: fixed-window 1/m}\n"                                      \
     "      - {name: t, key: tenant, limit: fixed-window 9/m}\n"                                    \
+    "  - name: slots\n    match: {path: /slots}\n    limits:\n"                                    \
+    "      - {name: u, key: user, limit: concurrent 2 lease 10s}\n"                                \
+    "      - {name: t, key: tenant, limit: concurrent 1 lease 10s, shadow: true}\n"                \
+    "      - {name: w, key: ip, limit: 'fixed-window 9/m, concurrent 9 lease 10s', shadow: "       \
+    "true}\n"                                                                                      \
+    "  - {name: dry, match: {path: /dry}, key: user, limit: concurrent 1 lease 10s, shadow: "      \
+    "true}\n"                                                                                      \
     "  - {name: bad, match: {tenant: evil}, deny: [{tenant: evil}]}\n"
 
 static _Atomic int64_t now = START;
@@ -32,6 +39,7 @@ static struct {
     int takes, settles;
     bool degraded;
     const char *away; /* the node of keys that have this text does not answer */
+    int fails;        /* a code: of takes of several keys, each for itself, and of leases */
 } cluster;
 
 static int cluster_decide(weir_store *it, const weir_request *requests, size_t n,
@@ -52,7 +60,20 @@ static int cluster_take_many(weir_store *it, const weir_request *requests, size_
                              int64_t time_us, weir_decision *rets)
 {
     (void)it;
-    return cluster.inner->engine->take_many(cluster.inner, requests, n, time_us, rets);
+    for (size_t i = 0; i < n && cluster.fails; i++)
+        rets[i] = (weir_decision){.code = cluster.fails};
+    return cluster.fails
+               ? cluster.fails
+               : cluster.inner->engine->take_many(cluster.inner, requests, n, time_us, rets);
+}
+
+static int cluster_change_lease(weir_store *it, weir_key key, const weir_limit *limit, size_t i,
+                                uint64_t lease, enum weir__lease_verb verb, int64_t time_us)
+{
+    (void)it;
+    return cluster.fails ? cluster.fails
+                         : cluster.inner->engine->change_lease(cluster.inner, key, limit, i, lease,
+                                                               verb, time_us);
 }
 
 static int cluster_settle(weir_store *it, weir_key key, const weir_limit *limit,
@@ -72,6 +93,7 @@ static int cluster_reset(weir_store *it, weir_key key, int64_t time_us, bool *re
 static const struct weir__engine engine = {.decide = cluster_decide,
                                            .take_many = cluster_take_many,
                                            .settle = cluster_settle,
+                                           .change_lease = cluster_change_lease,
                                            .reset = cluster_reset};
 
 /* ---- requests ---- */
@@ -213,6 +235,97 @@ static void test_settle_and_reset(void)
     CHECK(decide(WEIR__TAKE) && answer.limit == 0);
 }
 
+/* ---- leases ---- */
+
+/* The lease of an acquire that must be allowed, or that must not (0). */
+static uint64_t acquire(struct subject it)
+{
+    make(it, -1);
+    weir__plan_acquire(&plan);
+    CHECK(decide(WEIR__TAKE) == (answer.lease != 0));
+    return answer.lease;
+}
+
+static int change(struct subject it, uint64_t lease, enum weir__lease_verb verb)
+{
+    make(it, -1);
+    return weir__plan_change_lease(&cluster.base, &plan, lease, verb);
+}
+
+/* How many slots of limit i of a shadow are free. */
+static int64_t left(struct subject it, size_t shadow, size_t i)
+{
+    make(it, -1);
+    decide(WEIR__PEEK);
+    return shadow_rows[shadow][i].remaining;
+}
+
+/* Keys in different slots of a cluster: shadows are decided by themselves, with the same lease. */
+static void test_leases(void)
+{
+    const struct subject one = {"/slots", "10.0.0.1", "ann", "t"};
+    fresh();
+    uint64_t first = acquire(one), second = acquire(one);
+    CHECK(first && second && first != second);
+    CHECK(!plan.shadow[0].decision.allowed && plan.shadow[1].decision.allowed);
+    CHECK(!acquire(one) && left(one, 0, 0) == 0);
+    CHECK(left(one, 1, 0) == 7 && left(one, 1, 1) == 7); /* a denial charges neither of them */
+    CHECK_INT(change(one, second, WEIR__RENEW), 0);
+    CHECK_INT(change(one, second, WEIR__RELEASE), 0);
+    CHECK_INT(change(one, second, WEIR__RELEASE), WEIR_ENOLEASE);
+    CHECK(left(one, 0, 0) == 0 && left(one, 1, 1) == 8);
+    now += 10000000; /* the first is abandoned */
+    CHECK_INT(change(one, first, WEIR__RENEW), WEIR_ENOLEASE);
+    CHECK_INT(left(one, 0, 0), 1);
+    first = acquire(one);
+    make(one, -1);
+    CHECK_INT(weir_release(&cluster.base, plan.enforced[0].key, plan.enforced[0].limit, first), 0);
+    now += 9000000;
+    CHECK_INT(change(one, first, WEIR__RENEW), WEIR_ENOLEASE); /* who must stop keeps nothing */
+    now += 1000000;
+    CHECK_INT(left(one, 0, 0), 1);
+    make(one, -1); /* a take by whom nothing is refused: of an enforced one the slot is nobody's */
+    CHECK(decide(WEIR__TAKE) && answer.lease == 0);
+    CHECK(left(one, 0, 0) == 1 && left(one, 1, 0) == 6 && left(one, 1, 1) == 9);
+}
+
+static void test_leases_of_shadows(void)
+{
+    const struct subject dry = {"/dry", NULL, "ann", NULL};
+    fresh();
+    uint64_t first = acquire(dry), second = acquire(dry);
+    CHECK(first && second && !plan.shadow[0].decision.allowed);
+    CHECK_INT(change(dry, second, WEIR__RENEW), 0);
+    CHECK_INT(change(dry, second, WEIR__RELEASE), 0);
+    CHECK_INT(left(dry, 0, 0), 0);
+    CHECK_INT(change(dry, first, WEIR__RELEASE), 0);
+    CHECK_INT(change(dry, first, WEIR__RELEASE), 0);
+    CHECK_INT(left(dry, 0, 0), 1);
+    cluster.fails = WEIR_EFULL; /* what cannot be decided denies nothing */
+    shadow_rows[0][0] = (weir_decision){.limit = 7};
+    CHECK(acquire(dry) && plan.shadow[0].decision.allowed);
+    CHECK(shadow_rows[0][0].allowed && shadow_rows[0][0].limit == 0);
+    CHECK_INT(change(dry, first, WEIR__RENEW), 0);
+    CHECK_INT(change((struct subject){"/slots", NULL, "ann", NULL}, first, WEIR__RENEW),
+              WEIR_EFULL);
+}
+
+/* Costs of 0 hold nothing: neither do they hide the lease that others hold. */
+static void test_leases_of_nothing(void)
+{
+    const struct subject one = {"/slots", "10.0.0.1", "ann", "t"};
+    fresh();
+    make(one, -1);
+    weir__plan_acquire(&plan);
+    plan.enforced[1] = plan.enforced[0];
+    plan.enforced[0].key = plan.shadow[0].key;
+    plan.enforced[1].cost = 0;
+    plan.enforced_count = 2;
+    plan.shadow_count = 0;
+    CHECK_INT(weir__plan_decide(cluster.inner, &plan, WEIR__TAKE, NULL, &answer), 0);
+    CHECK(answer.allowed && answer.lease);
+}
+
 /* ---- several descriptors ---- */
 
 static int add(struct subject it, unsigned owner, bool refund)
@@ -275,6 +388,9 @@ int main(void)
     test_apart();
     test_fail();
     test_settle_and_reset();
+    test_leases();
+    test_leases_of_shadows();
+    test_leases_of_nothing();
     test_descriptors();
     test_bounds();
     weir__policies_free(policies);

@@ -284,7 +284,7 @@ static const struct {
      "p.yaml:3:86: \"x\": no limit of this policy has that name"},
     {TOP P "limits: [{name: a, " LIMIT "}, {name: b, " LIMIT
            "}], overrides: [{when: {user: a}, " LIMIT "}]}\n",
-     "p.yaml:3:118: which limit is it for? Add entry: a"},
+     "p.yaml:3:118: which limit is it for? Add entry: with one of a, b"},
     /* what a policy without limits is good for */
     {TOP "  - {name: p, allow: [{ip: 1.2.3.4}]}\n",
      "p.yaml:3:5: \"p\" has no limit; add limit: token-bucket 100/s, or limits: for several"},
@@ -306,7 +306,7 @@ static const struct {
     {TOP P LIMIT ", match: {path: /a%20b}}\n",
      "p.yaml:3:63: \"/a%20b\": paths are compared decoded; write the character itself, not %XX"},
     {TOP P LIMIT ", match: {path: //b}}\n",
-     "p.yaml:3:63: \"//b\": paths are compared with / instead of //"},
+     "p.yaml:3:63: \"//b\": in paths // is read as /; write \"/b\""},
     {TOP P LIMIT ", match: {path: /a/../b}}\n",
      "p.yaml:3:63: \"/a/../b\": " PATHS "; write \"/b\""},
     {TOP P LIMIT ", match: {path: /a/.}}\n", "p.yaml:3:63: \"/a/.\": " PATHS "; write \"/a/\""},
@@ -578,6 +578,32 @@ static void test_cluster(void)
     }
 }
 
+/* What comparing overrides for notes costs, and what the notes say. */
+static void note_cost(const char *first, const char *second, size_t least, bool hidden)
+{
+    char text[4096], note[WEIR__NOTE_MAX];
+    struct weir__note_at at = {0};
+    struct weir__buffer out = weir__buffer_over(note, sizeof note);
+    snprintf(text, sizeof text,
+             TOP P LIMIT ", overrides: [{when: {header.x: %s}, " LIMIT
+                         "}, {when: {header.x: %s}, " LIMIT "}]}\n",
+             first, second);
+    struct weir__policies *set = read_set(text, false);
+    if (!CHECK(set != NULL))
+        return;
+    CHECK(weir__policies_note(set, &at, &out) == hidden);
+    CHECK(at.compared >= least);
+    weir__policies_free(set);
+}
+
+/* Every pair of patterns that is compared counts, also those of a list and one of what is not. */
+static void test_note_costs(void)
+{
+    note_cost("[\"a*\", \"b*\", \"c*\"]", "[\"aa*\", \"bb*\"]", 6, true);
+    note_cost("{not: [\"a*\", \"b*\", \"c*\"]}", "[\"d*\", \"e*\"]", 6, true);
+    note_cost("{not: [\"a*\", \"b*\", \"c*\"]}", "[\"d*\", \"a\"]", 6, false);
+}
+
 int main(void)
 {
     test_whole();
@@ -588,5 +614,6 @@ int main(void)
     test_totals();
     test_many_attributes();
     test_cluster();
+    test_note_costs();
     return test_report();
 }

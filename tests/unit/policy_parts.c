@@ -473,6 +473,23 @@ static void test_nearest(void)
     char word[100];
     memset(word, 'm', sizeof word);
     CHECK(!weir__nearest(word, sizeof word, names));
+    CHECK(!weir__misspelt(word, sizeof word, names));
+}
+
+/* Names of others that only resemble a known one are left alone. */
+static void test_misspelt(void)
+{
+    static const char *const names[] = {"ip", "method", "path", "host", "user", NULL};
+    static const struct {
+        const char *word, *meant;
+    } cases[] = {{"methd", "method"}, {"pth", "path"},   {"usr", "user"},      {"uesr", "user"},
+                 {"hosst", "host"},   {"mehtd", NULL},   {"metodh", "method"}, {"mthode", "method"},
+                 {"period", NULL},    {"custmer", NULL}, {"cost", NULL},       {"id", NULL},
+                 {"userid", NULL},    {"us", NULL},      {"", NULL},           {"hostname", NULL}};
+    for (size_t i = 0; i < WEIR__COUNT(cases); i++) {
+        const char *found = weir__misspelt(cases[i].word, strlen(cases[i].word), names);
+        CHECK_TEXT(found ? found : cases[i].word, cases[i].meant ? cases[i].meant : cases[i].word);
+    }
 }
 
 int main(void)
@@ -488,5 +505,6 @@ int main(void)
     test_paths();
     test_hosts();
     test_nearest();
+    test_misspelt();
     return test_report();
 }

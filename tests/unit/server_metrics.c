@@ -141,7 +141,12 @@ static void test_counts_arrive(void)
         server_count_decision(counters, SERVER_SERIES_ADHOC, false, false);
         server_count_listed(counters, SERVER_SERIES_TOTAL, false);
         server_count_failed(counters, SERVER_SERIES_TOTAL);
+        server_count_settle(counters, SERVER_SERIES_ADHOC, SERVER_SETTLE_LATE);
+        server_count_refund(counters, SERVER_SERIES_ADHOC, SERVER_REFUND_BEFORE);
     }
+    check_line(metrics, "weir_settles_total{policy=\"\",result=\"late\"} 3");
+    check_line(metrics, "weir_settles_total{policy=\"\",result=\"settled\"} 0");
+    check_line(metrics, "weir_refunds_total{policy=\"\",result=\"before\"} 3");
     check_line(metrics, "weir_requests_total{protocol=\"resp\"} 30");
     check_line(metrics, "weir_requests_total{protocol=\"http\"} 0");
     check_line(metrics, "weir_open_connections{protocol=\"http\"} 9");
@@ -228,8 +233,15 @@ static void test_hostile_names(void)
     for (int i = 0; i < 200; i++) {
         nasty[0] = (char)('a' + i % 26);
         nasty[1] = (char)('a' + i / 26);
+        const uint32_t id = server_metrics_series(metrics, nasty, NULL);
+        struct server_counters *const counters = server_metrics_thread(metrics, 0);
         server_metrics_series(metrics, nasty, bell);
         server_metrics_rule(metrics, nasty, bell);
+        server_count_settle(counters, id, SERVER_SETTLE_SETTLED); /* as many lines as there are */
+        server_count_refund(counters, id, SERVER_REFUND_GIVEN);
+        server_count_listed(counters, id, true);
+        server_count_listed(counters, id, false);
+        server_count_failed(counters, id);
     }
     char *const text = report_of(metrics, PROMETHEUS, START);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1)
@@ -371,6 +383,11 @@ static void test_zone(void)
     const struct weir__json_node *const root = stats(metrics, START);
     CHECK_INT(number_at(root, "zone", "keys"), 2);
     CHECK_INT(number_at(root, "zone", "size"), 1048576);
+    check_line(metrics, "weir_zone_deleted 0");
+    server_metrics_zone_deleted(metrics, true);
+    check_line(metrics, "weir_zone_deleted 1");
+    server_metrics_zone_deleted(metrics, false);
+    check_line(metrics, "weir_zone_deleted 0");
     server_metrics_destroy(metrics);
     weir_limit_free(limit);
     weir_store_close(store);

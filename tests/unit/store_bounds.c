@@ -33,7 +33,7 @@ static void test_bad_requests(void)
         {.key = key, .limit = limit, .cost = WEIR_COST_NONE, .least = 1},
         {.key = key, .limit = limit, .cost = 5, .least = 1, .wait_us = 1},
         {.key = key, .limit = limit, .cost = 5, .least = 1, .wait_us = WEIR_WAIT_ANY},
-        {.key = key, .limit = limit, .spare = {0, 0, 1}},
+        {.key = key, .limit = limit, .spare = {0, 1}},
         {.key = key, .limit = limit, .spare_bytes = {[6] = 1}},
     };
     weir_decision decision = {.limit = 42}, both[2];

@@ -120,7 +120,8 @@ static void test_states(void)
     struct weir__shown state = {.rule = {.kind = WEIR__FIXED_WINDOW, .period_us = 60000000},
                                 .count = 3,
                                 .spent = 2,
-                                .remaining = -1};
+                                .remaining = -1,
+                                .retry_after_us = -1};
     struct weir__buffer out = begin();
     weir__resp_put_states(&out, &state, 1);
     CHECK(!strncmp(room, "*1\r\n*18\r\n$9\r\nalgorithm\r\n$12\r\nfixed-window\r\n", 42));
@@ -128,7 +129,12 @@ static void test_states(void)
     struct weir__json json = {&out, false};
     weir__json_put_state(&json, &state);
     CHECK(!strncmp(room, "{\"algorithm\":\"fixed-window\",\"period\":60000000,", 46));
-    CHECK(!strstr(room, "\"limit\"") && !strstr(room, "\"remaining\""));
+    CHECK(!strstr(room, "\"limit\"") && !strstr(room, "\"remaining\"") && !strstr(room, "retry"));
+    state.remaining = 0;
+    state.retry_after_us = 1500000;
+    out = begin();
+    weir__json_put_state(&json, &state);
+    CHECK(strstr(room, "\"remaining\":0,\"retry_after\":1.500000}"));
 }
 
 static void test_verdicts(void)

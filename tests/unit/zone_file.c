@@ -128,11 +128,11 @@ static void test_truncated(void)
 {
     make();
     CHECK_INT(truncate(path(), 255 << 10), 0);
-    REFUSED(url(""), WEIR_ETRUNCATED, "remove it");
+    REFUSED(url(""), WEIR_ETRUNCATED, "restore a backup (docs/BACKUP.md), or remove it");
     CHECK_INT(truncate(path(), 5000), 0);
-    REFUSED(url(""), WEIR_ETRUNCATED, "remove it");
+    REFUSED(url(""), WEIR_ETRUNCATED, "restore a backup (docs/BACKUP.md), or remove it");
     CHECK_INT(truncate(path(), 100), 0);
-    REFUSED(url(""), WEIR_ETRUNCATED, "remove it");
+    REFUSED(url(""), WEIR_ETRUNCATED, "restore a backup (docs/BACKUP.md), or remove it");
     CHECK_INT(truncate(path(), 5), 0);
     REFUSED(url(""), WEIR_EFOREIGN, "another path");
     make();
@@ -203,19 +203,19 @@ static void test_damaged_contents(void)
     memset(wrong, 0xa5, sizeof wrong);
     for (uint64_t at = layout.rows_at + 64; at < layout.taken_at; at += 64)
         overwrite((off_t)at, wrong, 64); /* every row */
-    REFUSED(url(""), WEIR_EDAMAGED, "remove it");
+    REFUSED(url(""), WEIR_EDAMAGED, "restore a backup (docs/BACKUP.md), or remove it");
     make();
     for (uint64_t at = layout.table_at; at < layout.map_at; at += 128)
         overwrite((off_t)at + 8, wrong, 8); /* a tag: an empty slot that is none, or another key */
-    REFUSED(url(""), WEIR_EDAMAGED, "remove it");
+    REFUSED(url(""), WEIR_EDAMAGED, "restore a backup (docs/BACKUP.md), or remove it");
     make();
     for (uint64_t at = layout.table_at; at < layout.map_at; at += 128)
         overwrite((off_t)at + 48, wrong, 64); /* states */
-    REFUSED(url(""), WEIR_EDAMAGED, "remove it");
+    REFUSED(url(""), WEIR_EDAMAGED, "restore a backup (docs/BACKUP.md), or remove it");
     make();
     for (uint64_t at = layout.blocks_at; at + 64 <= layout.size; at += 64)
         overwrite((off_t)at, wrong, 16);
-    REFUSED(url(""), WEIR_EDAMAGED, "remove it");
+    REFUSED(url(""), WEIR_EDAMAGED, "restore a backup (docs/BACKUP.md), or remove it");
 }
 
 /* A row of a kind that this weir does not know: a newer one made it. Its states are not damage. */
@@ -305,6 +305,14 @@ static void test_only_present(void)
 
 /* ---- what becomes of it in use ---- */
 
+static void expect_unsound(weir_store *store, int code, const char *words)
+{
+    weir_error err = {0};
+    CHECK_INT(weir_store_check(store, &err), code);
+    CHECK_INT(err.code, code);
+    CHECK(strstr(err.message, NAME) && strstr(err.message, words));
+}
+
 static void expect_gone(weir_store *store, const weir_limit *limit)
 {
     weir_key key = weir_key_text("k");
@@ -327,6 +335,7 @@ static void expect_gone(weir_store *store, const weir_limit *limit)
     CHECK_INT(weir_acquire(store, key, slots, 1, &decision), WEIR_EGONE);
     CHECK_INT(weir_release(store, key, slots, 7), WEIR_EGONE);
     weir_limit_free(slots);
+    expect_unsound(store, WEIR_EGONE, "another zone is at the path");
 }
 
 /* Two zones would each allow the whole limit. Whoever has the old one open is told within a
@@ -339,7 +348,10 @@ static void test_replaced(enum test_kind kind)
     test_remove(kind, NAME);
     now += 5 * SECOND;
     CHECK_INT(test_take(old, "k", limit, 1).remaining, 8); /* removed: there is no other one */
+    expect_unsound(old, WEIR_ESYSTEM, "the zone was removed while it is in use");
     weir_store *young = test_open(test_url(kind, NAME, "size=64k"), &now);
+    expect_unsound(old, WEIR_EGONE, "another zone is at the path"); /* at once */
+    test_sound(young);
     CHECK_INT(test_take(young, "k", limit, 1).remaining, 9);
     now += SECOND;
     expect_gone(old, limit);

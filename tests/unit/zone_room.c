@@ -160,6 +160,119 @@ static void test_growth_between_leases(const char *url, uint64_t seed)
     weir_store_close(store);
 }
 
+/* ---- what those are told who find no room ---- */
+
+/* A denial because there is no room; `in`: when its key may come again. */
+static void check_full(weir_store *store, const char *what, long i, const weir_limit *limit,
+                       int64_t in)
+{
+    char room[32];
+    uint64_t before = test_info(store).refused;
+    weir_decision decision = {0};
+    CHECK_INT(weir_take(store, name_key(room, what, i), limit, 1, &decision), 0);
+    CHECK(!decision.allowed && decision.full);
+    CHECK_INT(decision.retry_after_us, in);
+    CHECK_INT(test_info(store).refused, before + 1);
+}
+
+/* Logs of one key each fill the area, one every millisecond. Whoever comes then is told when the
+ * first of them is fresh, wherever in the table its own key would be, and gets its place then. */
+static void test_told_of_logs(const char *url, uint64_t seed, const char *text)
+{
+    weir_store *store = open_seeded(url, seed);
+    weir_limit *limit = test_limit(text);
+    long most = (long)(test_info(store).large_bytes / WEIR__BLOCK_UNIT);
+    int64_t began = now;
+    weir__store_deny_full(store);
+    for (long i = 0; i < most; i++, now += 1000)
+        CHECK_INT(take(store, "log", i, limit), 0);
+    for (long i = 0; i < 500; i++)
+        check_full(store, "new", i, limit, began + MINUTE - now);
+    CHECK_INT(test_info(store).refused, 500);
+    CHECK_INT(test_info(store).evicted_fresh, 0);
+    now = began + MINUTE;
+    CHECK_INT(take(store, "new", 0, limit), 0);
+    check_full(store, "new", 1, limit, SECOND); /* the next is fresh in 1 ms: not before a second */
+    test_sound(store);
+    weir_limit_free(limit);
+    weir_store_close(store);
+}
+
+/* Leases fill their half: the first that lapses makes room for another, and no log does. */
+static void test_told_of_leases(const char *url)
+{
+    weir_store *store = open_seeded(url, 1);
+    weir_limit *lease = test_limit("concurrent 3 lease 1h"), *log = test_limit("sliding-log 5/m");
+    char room[32];
+    weir_decision decision = {0};
+    weir__store_deny_full(store);
+    CHECK_INT(take(store, "log", 0, log), 0);
+    for (long i = leases_in(store); i > 0; i--, now += SECOND)
+        CHECK_INT(acquire(store, "lease", i, lease), 0);
+    int64_t in = HOUR - leases_in(store) * SECOND;
+    CHECK_INT(weir_acquire(store, name_key(room, "lease", 0), lease, 1, &decision), 0);
+    CHECK(!decision.allowed && decision.full);
+    CHECK_INT(decision.retry_after_us, in);
+    CHECK_INT(test_info(store).refused, 1);
+    now += in;
+    CHECK_INT(acquire(store, "lease", 0, lease), 0);
+    weir_limit_free(lease);
+    weir_limit_free(log);
+    weir_store_close(store);
+}
+
+/* A log that cannot grow has room again when its own oldest entry has gone. */
+static void test_told_of_growth(void)
+{
+    weir_store *store = open_seeded("memory:64k?full=deny", 1);
+    weir_limit *own = test_limit("sliding-log 9/m"), *late = test_limit("sliding-log 9/h");
+    long most = (long)(test_info(store).large_bytes / WEIR__BLOCK_UNIT);
+    weir__store_deny_full(store);
+    for (long i = 1; i < most; i++)
+        CHECK_INT(take(store, "log", i, late), 0);
+    now += HOUR / 2;
+    for (int i = 0; i < 2; i++, now += SECOND)
+        CHECK_INT(take(store, "own", 0, own), 0);
+    check_full(store, "own", 0, own, MINUTE - 2 * SECOND);
+    check_full(store, "new", 0, late, MINUTE - SECOND); /* when all of that log has gone */
+    now += MINUTE - 2 * SECOND;
+    CHECK_INT(take(store, "own", 0, own), 0);
+    weir_limit_free(own);
+    weir_limit_free(late);
+    weir_store_close(store);
+}
+
+/* Without full=deny a log makes way. That is counted as an eviction, and nobody is refused. */
+static void test_evicted_is_counted(void)
+{
+    weir_store *store = open_seeded("memory:64k", 1);
+    weir_limit *limit = test_limit("sliding-log 5/m");
+    long most = (long)(test_info(store).large_bytes / WEIR__BLOCK_UNIT);
+    for (long i = 0; i < 3 * most; i++)
+        CHECK_INT(take(store, "log", i, limit), 0);
+    weir_zone_info info = test_info(store);
+    CHECK_INT(info.evicted_unused, 2 * most);
+    CHECK_INT(info.evicted_fresh + info.evicted_soonest + info.refused, 0);
+    CHECK_INT(info.keys, most);
+    weir_limit_free(limit);
+    weir_store_close(store);
+}
+
+/* A limit that finds no row is refused like a state that finds no room. */
+static void test_rows_are_counted(void)
+{
+    weir_store *store = open_seeded("memory:64k?full=deny", 1);
+    long full = 0, rows = (long)test_info(store).limits_max;
+    for (long i = 0; i < 2 * rows; i++) {
+        weir_limit *limit = test_limit_of("fixed-window %ld/h", i + 1);
+        full += take(store, "key", i, limit) == WEIR_EFULL;
+        weir_limit_free(limit);
+    }
+    CHECK(full >= rows);
+    CHECK_INT(test_info(store).refused, full);
+    weir_store_close(store);
+}
+
 int main(void)
 {
     for (uint64_t seed = 1; seed <= 30; seed++) {
@@ -171,5 +284,15 @@ int main(void)
     test_one_fresh("memory:16m?large=60%&full=deny", 1);
     test_growth_between_leases("memory:16m?large=60%", 1);
     test_few_logs("memory:64m", 1);
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        test_told_of_logs("memory:64k?full=deny", seed, "sliding-log 5/m");
+        test_told_of_logs("memory:64k?full=deny", seed, "sliding-window 5/m");
+    }
+    test_told_of_logs("memory:1m?full=deny", 1, "sliding-log 5/m");
+    test_told_of_leases("memory:64k?full=deny&large=40%");
+    test_told_of_leases("memory:64k?large=40%");
+    test_told_of_growth();
+    test_evicted_is_counted();
+    test_rows_are_counted();
     return test_report();
 }

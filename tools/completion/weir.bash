@@ -9,7 +9,8 @@ _weir_options() {
     run) echo "--wait --cost --quiet --on-lost --denied-code --failed-code --store $server --help" ;;
     pipe) echo "--lines --key --quiet --store $server --help" ;;
     refund) echo "--policy --key --request --limit --id --json --store $server --help" ;;
-    settle | reset | show | renew | release) echo "--json --store $server --help" ;;
+    settle) echo "--policy --key --request --cost --least --json --store $server --help" ;;
+    reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request --store $server --help" ;;
     demo) echo "--json --help" ;;
     replay)
@@ -23,7 +24,7 @@ _weir_options() {
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --dump --load --help" ;;
     lua) echo "--args --cost --least --wait --function --list --sha --json --help" ;;
-    check) echo "--request --policy --json --store --help" ;;
+    check) echo "--request --policy --strict --json --store --help" ;;
     serve)
         echo "--listen --listen-tls --tls-cert --tls-key --tls-client-ca --store --policies --envoy \
             --envoy-merge-domains --envoy-charge-denied --envoy-headers --envoy-near-limit \

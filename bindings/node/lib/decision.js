@@ -3,7 +3,7 @@
 const { native, errorOf } = require("./native");
 
 const ROW = { ALLOWED: 0, LIMIT: 1, REMAINING: 2, RETRY: 3, RESET: 4, DELAY: 5, GRANTED: 6, CHARGED: 7, TIME: 8, LEASE: 9, BINDING: 10,
-    DEGRADED: 11, LOCAL: 12, CLOSED: 13, RECEIPT: 14, CODE: 15, SIZE: 16 };
+    DEGRADED: 11, LOCAL: 12, CLOSED: 13, FULL: 14, RECEIPT: 15, CODE: 16, SIZE: 17 };
 const receipts = new WeakMap();
 
 /** An answer. Times are whole microseconds; all numbers are exact. */
@@ -25,6 +25,7 @@ class Decision {
         this.degraded = row[at + 11] !== 0;
         this.local = row[at + 12] !== 0;
         this.closed = row[at + 13] !== 0;
+        this.full = row[at + 14] !== 0;
         this.#id = row[at + ROW.RECEIPT];
     }
 
@@ -78,6 +79,7 @@ function writeRow(decision, at) {
     out[at + ROW.DEGRADED] = decision.degraded ? 1 : 0;
     out[at + ROW.LOCAL] = decision.local ? 1 : 0;
     out[at + ROW.CLOSED] = decision.closed ? 1 : 0;
+    out[at + ROW.FULL] = decision.full ? 1 : 0;
 }
 
 /** The folded decision of some rows; those behind it, one per limit, are its `rows`. */

@@ -6,10 +6,10 @@ const { errors, show, whole, optionsOf } = require("./native");
 const { limitOf } = require("./limit");
 const { addressKey } = require("./address");
 const { Renewal } = require("./slot");
-const { Store, fields, keyOf } = require("./store");
+const { Store, fields, keyOf, denyFull } = require("./store");
 
-const RULE = ["key", "limit", "cost", "name"];
-const OPTIONS = [...RULE, "limits", "skip", "style", "status", "onError", "onDenied"];
+const RULE = ["key", "limit", "cost", "name", "shadow"];
+const OPTIONS = [...RULE, "limits", "skip", "style", "status", "onError", "onDenied", "onShadow"];
 const STYLES = ["ietf", "ietf-06", "x-ratelimit", "openai", "retry-after", "off"];
 const PROBLEM = "application/problem+json";
 const TIMER_MAX_MS = 2 ** 31 - 1;
@@ -23,40 +23,100 @@ function functionOr(value, what, accepts, expected) {
 }
 
 function ruleOf(given, defaultKey) {
-    const { key = defaultKey, limit, cost = 1, name } = optionsOf(given ?? null, "rule", RULE);
+    const { key = defaultKey, limit, cost = 1, name, shadow = false } = optionsOf(given ?? null, "rule", RULE);
     const rule = {
         key: functionOr(key, "key", (value) => typeof value === "string" && value !== "", "a function of the request, or a text"),
         cost: functionOr(cost, "cost", (value) => whole(value, "cost", 0, COST_MAX) >= 0, "a whole number, or a function of the request"),
         limit: typeof limit === "function" ? limit : undefined,
         fixed: typeof limit === "function" ? undefined : limitOf(limit), // a mistake is found now, not by the first client
         name,
+        shadow,
+        begins: typeof key === "string" ? `${key}\0` : key === defaultKey ? "ip:" : "", // what is known of its keys; a text is the whole key
+        word: "", // what is put before them
     };
-    if (name !== undefined && (typeof name !== "string" || name === ""))
-        throw new errors.EINVAL(`invalid name ${show(name)}: expected a text`);
+    if (name !== undefined && (typeof name !== "string" || !/^[\x20-\x7e]+$/.test(name)))
+        throw new errors.EINVAL(`invalid name ${show(name)}: expected printable ASCII, which HTTP fields can hold`);
+    if (typeof shadow !== "boolean")
+        throw new errors.EINVAL(`invalid shadow ${show(shadow)}: expected true or false`);
+    if (shadow && rule.fixed && isHeld(rule.fixed))
+        throw new errors.EINVAL("a concurrent limit is in shadow: shadow is for the other kinds of limit");
     return rule;
 }
 
 function rulesOf(options, defaultKey) {
-    const { limits, key, limit, cost, name } = options;
+    const { limits, key, limit, cost, name, shadow } = options;
     if (limits === undefined)
-        return [ruleOf({ key, limit, cost, name }, defaultKey)];
+        return apart([ruleOf({ key, limit, cost, name, shadow }, defaultKey)]);
     if (!Array.isArray(limits) || limits.length < 1 || limits.length > 16)
         throw new errors.EINVAL("invalid limits: expected an array of 1 to 16 rules");
     if (limit !== undefined)
         throw new errors.EINVAL("there are limit and limits: expected one of them");
-    return limits.map((rule) => ruleOf({ ...(key === undefined ? {} : { key }), ...(cost === undefined ? {} : { cost }), ...rule }, defaultKey));
+    return apart(limits.map((rule) => ruleOf({ ...(key === undefined ? {} : { key }), ...(cost === undefined ? {} : { cost }), ...rule }, defaultKey)));
 }
 
 function isHeld(limit) {
     return limit.parts.some((part) => part.kind === "concurrent");
 }
 
+let kept; // nothing is ever taken there: it says how large limits are, and which would share a state. It has room for the largest
+const spare = () => kept ??= new Store("memory:8m?large=90%");
+
+/** Whether two rules' limits would have one state under one key. Not known of those that functions return, and of too many for one call. */
+function share(one, other) {
+    if (!one.fixed || !other.fixed)
+        return true;
+    try {
+        spare().peekAll([one, other].map(({ fixed }) => ({ key: "key", limit: fixed, cost: 0 })));
+        return false;
+    } catch (error) {
+        if (error?.code !== "ESHARED" && error?.code !== "EINVAL")
+            throw error;
+        return true;
+    }
+}
+
+const meet = (one, other) => one.startsWith(other) || other.startsWith(one);
+
+/**
+ * A client may choose what a function returns. If an equal key of another rule would share its state, the function's keys always begin with its
+ * rule's name: so they never depend on those of other rules. So do those of a rule whose text, or address, an earlier one has.
+ */
+function apart(rules) {
+    const enforced = rules.filter((rule) => !rule.shadow), taken = enforced.flatMap(({ begins }) => (begins ? [begins] : []));
+    for (const [i, rule] of rules.entries()) {
+        const others = rule.begins ? enforced.slice(0, enforced.indexOf(rule)).filter((other) => other.begins) : enforced.filter((other) => other !== rule);
+        if (!rule.shadow && !others.some((other) => meet(rule.begins, other.begins) && share(rule, other)))
+            continue;
+        const kind = rule.shadow ? "shadow." : "", word = `${kind}${rule.name ?? `rule${i + 1}`}:`;
+        rule.word = taken.some((other) => meet(word, other)) ? `${kind}rule${i + 1}:` : word;
+        taken.push(rule.word);
+    }
+    return rules;
+}
+
+/** The key with its rule's word, unless it begins so already. */
+function joined(word, key) {
+    if (typeof key === "string")
+        return key.startsWith(word) ? key : word + key;
+    const bytes = Buffer.from(word);
+    return key.subarray(0, bytes.length).equals(bytes) ? key : Buffer.concat([bytes, key]);
+}
+
+/** The decision of a store that has no room, or failed: a denial. `requests` is undefined where a function of the program failed. */
+function refusal(requests, full) {
+    const decision = spare().peekAll(requests?.map(({ limit }, i) => ({ key: `${i}`, limit, cost: 0 })) ?? [{ key: "none", limit: "token-bucket 1/s" }]);
+    for (const row of [decision, ...decision.rows])
+        Object.assign(row, { allowed: false, full, closed: !full, remaining: 0, granted: 0, delayUs: 0, resetAfterUs: 0, retryAfterUs: 1e6 });
+    return decision;
+}
+
 const seconds = (us) => (us < 0 ? null : us / 1e6);
 
 /** An answer that denies, with the status, fields and body of `weir serve`. */
-function denial(status, reason, fieldsOf, decision) {
-    const told = decision ? { allowed: false, limit: decision.limit, remaining: decision.remaining, retry_after: seconds(decision.retryAfterUs),
-        reset_after: seconds(decision.resetAfterUs), delay: 0, granted: 0, binding: decision.binding, receipt: null, degraded: decision.degraded, local: decision.local } : {};
+function denial(status, fieldsOf, decision, violated) {
+    const reason = decision.full ? "full" : decision.closed ? "closed" : "limit";
+    const told = { "violated-policies": violated, allowed: false, limit: decision.limit, remaining: decision.remaining, retry_after: seconds(decision.retryAfterUs),
+        reset_after: seconds(decision.resetAfterUs), delay: 0, granted: 0, binding: decision.binding, receipt: null, degraded: decision.degraded, local: decision.local };
     const type = reason === "limit" ? { type: "https://iana.org/assignments/http-problem-types#quota-exceeded" } : {};
     const body = { ...type, title: STATUS_CODES[status] ?? "Denied", status, reason, ...told };
     return { pass: false, status, fields: [["weir-reason", reason], ...fieldsOf], type: PROBLEM, body: JSON.stringify(body), decision };
@@ -107,6 +167,16 @@ function checked(key) {
     return typeof key === "string" ? key : Buffer.from(key); // a slot is held under it: nobody else changes it
 }
 
+/** As the store takes requests. */
+function plain(asked) {
+    return asked.map(({ rule, ...rest }) => rest);
+}
+
+/** One per limit. */
+function namesOf(asked) {
+    return asked.length === 0 ? undefined : asked.flatMap((one) => new Array(one.limit.length).fill(one.rule.name));
+}
+
 class Limiter {
     #warnAt = -Infinity;
 
@@ -115,8 +185,9 @@ class Limiter {
         if (!(store instanceof Store))
             throw new errors.EINVAL(`invalid store ${show(store)}: expected a Store`);
         const given = optionsOf(options ?? null, "option", OPTIONS);
-        const { style = "ietf", status = 429, onError = "deny", onDenied, skip } = given;
+        const { style = "ietf", status = 429, onError = "deny", onDenied, onShadow, skip } = given;
         this.store = store;
+        denyFull(store);
         this.rules = rulesOf(given, (request) => {
             warnOfProxy(ipOf(request), request);
             return ipKey(ipOf(request));
@@ -128,24 +199,76 @@ class Limiter {
         if (onError !== "deny" && onError !== "allow" && typeof onError !== "function")
             throw new errors.EINVAL(`invalid onError ${show(onError)}: expected "deny", "allow" or a function`);
         this.onError = onError;
-        for (const [name, value] of Object.entries({ onDenied, skip })) {
+        for (const [name, value] of Object.entries({ onDenied, onShadow, skip })) {
             if (value !== undefined && typeof value !== "function")
                 throw new errors.EINVAL(`invalid ${name} ${show(value)}: expected a function`);
             this[name] = value;
         }
     }
 
+    // What the store is asked for a rule; undefined: it does not apply.
+    async #asked(rule, request) {
+        const key = await rule.key(request);
+        if (key === null)
+            return undefined;
+        const limit = rule.fixed ?? limitOf(await rule.limit(request)), held = isHeld(limit);
+        const cost = whole(await rule.cost(request), "cost", 0, COST_MAX);
+        if (held && rule.shadow)
+            throw new errors.EINVAL(`${limit.text}: a concurrent limit is in shadow`);
+        return { key: checked(joined(rule.word, checked(key))), limit, cost, acquire: held, rule };
+    }
+
     async #requests(request) {
-        const requests = [];
+        const requests = [], shadows = [];
         for (const rule of this.rules) {
-            const key = await rule.key(request);
-            if (key === null)
-                continue;
-            const limit = rule.fixed ?? limitOf(await rule.limit(request));
-            const cost = whole(await rule.cost(request), "cost", 0, COST_MAX);
-            requests.push({ key: checked(key), limit, cost, acquire: isHeld(limit), name: rule.name });
+            try {
+                const one = await this.#asked(rule, request);
+                if (one)
+                    (rule.shadow ? shadows : requests).push(one);
+            } catch (error) {
+                if (!rule.shadow)
+                    throw error;
+                this.#shadowFailed(error);
+            }
         }
-        return requests;
+        return { requests, shadows };
+    }
+
+    // Rules in shadow: decided each for itself, told, never enforced. The request does not wait for who is told.
+    async #shadow(request, shadows) {
+        try {
+            const decisions = await this.store.takeMany(plain(shadows));
+            for (const [i, decision] of decisions.entries()) {
+                const { key, rule } = shadows[i];
+                if (decision.allowed || decision.error)
+                    continue;
+                if (this.onShadow)
+                    this.#tellShadow(request, decision, { key, name: rule.name });
+                else
+                    this.#tell(`the rule ${show(rule.name ?? rule.fixed?.text)}, in shadow, would deny requests`);
+            }
+        } catch (error) {
+            this.#shadowFailed(error);
+        }
+    }
+
+    async #tellShadow(...told) {
+        try {
+            await this.onShadow(...told);
+        } catch (error) {
+            this.#shadowFailed(error);
+        }
+    }
+
+    #shadowFailed(error) {
+        this.#tell(`rules in shadow are not decided or told: ${error?.message ?? String(error)}`);
+    }
+
+    #denial(named, decision) {
+        let row = 0;
+        const denies = ({ limit }) => Array.from({ length: limit.length }, () => decision.rows[row++]).some((it) => !it.allowed);
+        const violated = (named ?? []).filter(denies).flatMap(({ rule }) => rule.name ?? []);
+        return denial(this.status, fields(decision, named?.map((one) => one.limit) ?? ["token-bucket 1/s"], { style: named ? this.style : this.style === "off" ? "off" : "retry-after", names: namesOf(named ?? []) }), decision, violated);
     }
 
     /**
@@ -153,30 +276,32 @@ class Limiter {
      * `release` gives back the slots that it holds, if any. An `error` without a status is for onError.
      */
     async decide(request) {
-        let named;
+        let named, shadows;
         try {
-            named = this.skip && await this.skip(request) ? [] : await this.#requests(request);
+            if (this.skip && await this.skip(request))
+                return { pass: true, fields: [] };
+            ({ requests: named, shadows } = await this.#requests(request));
         } catch (error) {
-            return this.#failed(error, false);
+            return this.#failed(error);
         }
+        if (shadows.length > 0)
+            await this.#shadow(request, shadows);
         if (named.length === 0)
             return { pass: true, fields: [] };
         try {
-            const requests = named.map(({ name, ...rest }) => rest);
-            const decision = await this.store.takeAll(requests);
-            const names = named.flatMap((one) => new Array(one.limit.length).fill(one.name));
-            const told = fields(decision, requests.map((one) => one.limit), { style: this.style, names });
-            if (decision.allowed)
-                return { pass: true, decision, fields: told, release: this.#hold(requests, decision) };
-            return denial(this.status, decision.closed ? "closed" : "limit", told, decision);
+            const decision = await this.store.takeAll(plain(named));
+            if (!decision.allowed)
+                return this.#denial(named, decision);
+            const told = fields(decision, named.map((one) => one.limit), { style: this.style, names: namesOf(named) });
+            return { pass: true, decision, fields: told, release: this.#hold(named, decision) };
         } catch (error) {
-            return this.#failed(error, true);
+            return this.#failed(error, named);
         }
     }
 
     // onError: "allow" is for failures of the store. A store without room (full=deny) denies, so does one with too many calls in progress,
     // and a function that found no key or cost: who brings that about does not get through by it.
-    #failed(error, byStore) {
+    #failed(error, named) {
         if (error instanceof BadAddress)
             this.#warn(error, false);
         if (error instanceof BadKey)
@@ -184,20 +309,24 @@ class Limiter {
         const full = error?.code === "EFULL";
         if (typeof this.onError === "function" && !full)
             return { pass: false, error, fields: [] };
-        const pass = this.onError === "allow" && byStore && !full && error?.code !== "EOVERLOAD";
+        const pass = this.onError === "allow" && named !== undefined && !full && error?.code !== "EOVERLOAD";
         this.#warn(error, pass);
         if (pass)
             return { pass, error, fields: [] };
-        return { ...denial(this.status, full ? "full" : "closed", this.style === "off" ? [] : [["retry-after", "1"]]), error };
+        return { ...this.#denial(named, refusal(named, full)), error };
     }
 
     // Nobody else sees the error, so the program's log has it, now and then.
     #warn(error, pass) {
+        this.#tell(`requests are ${pass ? "let through" : "denied"} without a decision: ${error?.message ?? String(error)}`);
+    }
+
+    #tell(text) {
         const now = performance.now();
         if (now < this.#warnAt + WARN_MS)
             return;
         this.#warnAt = now;
-        process.emitWarning(`requests are ${pass ? "let through" : "denied"} without a decision: ${error?.message ?? String(error)}`, "WeirWarning");
+        process.emitWarning(text, "WeirWarning");
     }
 
     /** Keeps the slots until the returned function is called. */

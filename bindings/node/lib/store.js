@@ -14,7 +14,10 @@ const LEASE_MAX = 2 ** 53 - 1;
 const REQUEST = ["cost", "waitMs", "least", "acquire"];
 const NOTHING = new Float64Array(NUMBERS);
 const DECIDES = new Set([VERB.TAKE, VERB.PEEK, VERB.MANY]);
+const EGONE = -native.errors.indexOf("EGONE") - 1;
 const TELL_MS = 10e3; // between two warnings of one store
+const BACK_MS = 2e3; // so long without the fallback: servers decide again
+const REOPEN_MS = 1e3; // between two attempts to open a zone that was replaced
 const HALF_PAIR = /[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/;
 
 /** A key as the addon takes it. A text may hold the character that stands for broken ones, if it is really there. */
@@ -69,7 +72,17 @@ function withoutPassword(url) {
     return url.replace(url.startsWith("redis+unix:") ? /\/\/[^/?]*@/ : /\/\/[^?]*@/, "//");
 }
 
+let denyFull; // (store): who finds no room is denied, with a decision
+
 class Store {
+    static {
+        denyFull = (store) => {
+            store.#deniesFull = !store.#remote;
+            if (!store.#remote && !store.#closed)
+                native.denyFull(store.#handle);
+        };
+    }
+
     #handle;
     #take; // local stores: the fast path
     #peek;
@@ -82,6 +95,11 @@ class Store {
     #url;
     #away = false; // the program was warned that a local fallback decides
     #tellAt = -Infinity;
+    #awayAt = -Infinity; // when the fallback decided last
+    #address; // as it was given
+    #timeUs = null; // what setTime said
+    #reopenAt = -Infinity;
+    #deniesFull = false;
 
     constructor(url, options) {
         if (typeof url !== "string")
@@ -92,10 +110,9 @@ class Store {
         const made = native.open(url);
         if (typeof made === "number")
             throw lastError();
-        this.#handle = made.handle;
         this.#remote = made.remote;
-        this.#take = made.take;
-        this.#peek = made.peek;
+        this.#use(made);
+        this.#address = url;
         this.#url = withoutPassword(url);
         this.#waiting = new Waiting(this, waiting, {
             take: (request, waitUs) => this.#with(request, waitUs, VERB.TAKE),
@@ -109,6 +126,36 @@ class Store {
                 return () => native.unwatch(watch);
             },
         });
+    }
+
+    #use({ handle, take, peek }) {
+        this.#handle = handle;
+        this.#take = take;
+        this.#peek = peek;
+    }
+
+    // Somebody has put another zone in the place of ours. Its states are lost, and others count in the new one already: so do we.
+    // The old one is closed when nothing uses it any more.
+    #reopened() {
+        const now = performance.now();
+        if (now < this.#reopenAt)
+            return false;
+        this.#reopenAt = now + REOPEN_MS;
+        const made = native.open(this.#address);
+        if (typeof made !== "number") {
+            this.#use(made);
+            if (this.#deniesFull)
+                native.denyFull(this.#handle);
+            if (this.#timeUs !== null)
+                this.setTime(this.#timeUs);
+            process.emitWarning(`${this.#url} was replaced: what the old zone had counted is lost, this process counts in the new one from now on`, "WeirWarning");
+            return true;
+        }
+        if (now >= this.#tellAt) {
+            this.#tellAt = now + TELL_MS;
+            process.emitWarning(`${this.#url} was replaced, and the new zone cannot be opened, so nothing is decided: ${lastError().message}; it is tried again every second`, "WeirWarning");
+        }
+        return false;
     }
 
     /** Opens a store and waits until it is open. */
@@ -248,6 +295,7 @@ class Store {
 
     /** Stops the clock of a local store, for tests; null: the system's clock again. */
     setTime(timeUs) {
+        this.#timeUs = timeUs;
         this.#told(native.setTime(this.#handle, timeUs === null ? -1 : whole(timeUs, "time", 0, LEASE_MAX)));
     }
 
@@ -279,26 +327,34 @@ class Store {
         return answer;
     }
 
-    // Whether a local fallback begins to decide, or ends. A decision from a slice proves nothing.
+    // Whether a local fallback begins to decide, or ends. A decision from a slice proves nothing. While one server of a Cluster is away, the
+    // others decide: it is over when the fallback has not decided for a while.
     #note(rows) {
         const away = rows[ROW.DEGRADED] !== 0;
-        if (away === this.#away || rows[ROW.LOCAL] !== 0 || rows[ROW.CODE] !== 0 || this.#closed)
+        if ((!away && !this.#away) || rows[ROW.LOCAL] !== 0 || rows[ROW.CODE] !== 0 || this.#closed)
+            return;
+        if (away)
+            this.#awayAt = performance.now();
+        if (away === this.#away || (!away && performance.now() - this.#awayAt < BACK_MS))
             return;
         if (!away) {
             this.#away = false;
             process.emitWarning("the store is back: its servers decide again", "WeirWarning");
         } else if (performance.now() >= this.#tellAt) {
             this.#away = true;
-            this.check().then(() => this.#tellAway("answers do not come in time"), (error) => this.#tellAway(error.message));
+            this.check().then(() => this.#tellAway(), (error) => this.#tellAway(error.message));
         }
     }
 
+    /** `why` undefined: they can be reached. */
     #tellAway(why) {
         const fail = /[?&]fail=(open|closed)/.exec(this.#url)?.[1];
-        const meanwhile = { open: "everything is allowed", closed: "everything is denied" }[fail] ?? "a local fallback decides";
+        const meanwhile = { open: "everything is allowed", closed: "everything is denied" }[fail] ?? "this process decides alone";
         this.#away = true;
         this.#tellAt = performance.now() + TELL_MS;
-        process.emitWarning(`the store cannot be reached: ${why}; meanwhile ${meanwhile}`, "WeirWarning");
+        const some = this.#url.startsWith("redis+cluster:");
+        const what = why === undefined ? `${some ? "do" : "does"} not decide: answers do not come in time` : `cannot be reached: ${why}`;
+        process.emitWarning(`${some ? "servers of " : ""}the store ${what}; meanwhile${some ? ", for their keys," : ""} ${meanwhile}`, "WeirWarning");
     }
 
     // One key. A failure of the fast path comes here, too: either it is told well now, or the key was only unusual.
@@ -342,7 +398,15 @@ class Store {
     }
 
     #now(verb, keys, limits, numbers, text, answer, no) {
-        const rows = native.run(this.#handle, verb, keys, limits, numbers, text);
+        const ask = () => native.run(this.#handle, verb, keys, limits, numbers, text);
+        let rows = ask();
+        if ((typeof rows === "number" ? rows : verb === VERB.MANY ? rows[ROW.CODE] : 0) === EGONE && !this.#closed) {
+            const error = typeof rows === "number" ? lastError() : undefined; // before another call has its own
+            if (this.#reopened())
+                rows = ask();
+            else if (error)
+                throw error;
+        }
         if (typeof rows !== "number")
             return answer(rows);
         const error = lastError();
@@ -413,4 +477,4 @@ for (const [name, symbol] of [["close", Symbol.dispose], ["close", Symbol.asyncD
         Object.defineProperty(Store.prototype, symbol, { value: Store.prototype[name], configurable: true, writable: true });
 }
 
-module.exports = { Store, fields, keyOf };
+module.exports = { Store, fields, keyOf, denyFull };

@@ -39,6 +39,7 @@ enum row {
     ROW_DEGRADED,
     ROW_LOCAL,
     ROW_CLOSED,
+    ROW_FULL,
     ROW_RECEIPT, /* the id that it has already; -1: it has no receipt */
     ROW_CODE,
     ROW_SIZE
@@ -48,6 +49,7 @@ enum row {
 #define MANY_MAX 65536                 /* requests of takeMany */
 #define BATCH_MAX 64                   /* calls that one thread of the pool makes in turn */
 #define BATCHES_MAX 2                  /* threads of the pool that a store keeps busy */
+#define LANES 64                       /* of more servers of a Cluster, some share one */
 
 struct watch;
 
@@ -78,7 +80,11 @@ struct store {
     bool remote, closed;
     char *url;
     /* remote: jobs wait here; under `opening` is what threads of the pool write */
-    struct job *first, **last;
+    struct lane {
+        struct job *first, **last;
+        bool busy;          /* a thread is at work for it */
+    } lanes[LANES];         /* of servers; the first one: of all where there is no Cluster */
+    unsigned turn;          /* the lane that is looked at first */
     unsigned batches, jobs; /* threads at work; jobs that wait or run */
     napi_ref closer;        /* called when it is closed */
     pthread_mutex_t opening;
@@ -164,6 +170,8 @@ struct job {
     int code;
     weir_error error;
     napi_ref callback; /* of one that is queued */
+    unsigned lane;
+    int64_t queued_us;
 };
 
 void job_run(struct job *job, weir_store *store);

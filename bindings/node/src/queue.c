@@ -3,10 +3,15 @@
  * them, each on up to BATCH_MAX jobs. Plain takes that follow each other are one weir_take_many, so
  * that they share round trips. So a store keeps most of the pool free, whatever is asked of it.
  *
+ * In a Cluster the jobs of each server are a lane, with one thread at most: while one server is
+ * late, the others go on. The deadline of a take or peek counts from when it was queued.
+ *
  * The queue is touched on the environment's thread alone. A thread of the pool has its batch, and
  * the store, which cannot be closed while a batch is in progress.
  */
 #include "addon.h"
+
+#include "store/store.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -23,11 +28,16 @@ struct batch {
     struct job *jobs[BATCH_MAX];
 };
 
-static int64_t queue_now_ms(void)
+static int64_t queue_now_us(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+    return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
+static int64_t queue_now_ms(void)
+{
+    return queue_now_us() / 1000;
 }
 
 /* ---- in a thread of the pool ---- */
@@ -55,6 +65,13 @@ static bool batch_is_plain(const struct job *job)
     return job->verb == VERB_TAKE && job->n == 1 && !job->requests->acquire;
 }
 
+static void batch_count_wait(struct job *job)
+{
+    const int64_t waited_us = queue_now_us() - job->queued_us;
+    for (size_t i = 0; i < job->n; i++)
+        job->requests[i].waited_us = waited_us;
+}
+
 /* So many takes at once, each as if it were alone. */
 static void batch_take_many(struct job *const *jobs, size_t n, weir_store *store)
 {
@@ -65,6 +82,7 @@ static void batch_take_many(struct job *const *jobs, size_t n, weir_store *store
     memset(decisions, 0, n * sizeof *decisions);
     for (size_t i = 0; i < n; i++) {
         jobs[i]->requests->error = &jobs[i]->error;
+        batch_count_wait(jobs[i]);
         requests[i] = *jobs[i]->requests;
     }
     int code = weir_take_many(store, requests, n, decisions);
@@ -101,6 +119,7 @@ static void batch_execute(napi_env env, void *data)
         } else if (plain > 1) {
             batch_take_many(batch->jobs + i, plain, store);
         } else {
+            batch_count_wait(batch->jobs[i]);
             job_run(batch->jobs[i], store);
         }
         i += plain > 1 ? plain : 1;
@@ -119,6 +138,8 @@ static void batch_complete(napi_env env, napi_status status, void *data)
     assert(store->batches > 0);
     store->batches--;
     store->jobs -= (unsigned)batch->n;
+    if (!batch->closes)
+        store->lanes[batch->jobs[0]->lane].busy = false;
     if (batch->closes) {
         napi_value callback = NULL, undefined = NULL, ignored = NULL;
         store->store = NULL;
@@ -156,6 +177,8 @@ static bool batch_start(napi_env env, struct store *store, struct batch *batch)
     }
     store->refs++;
     store->batches++;
+    if (!batch->closes)
+        store->lanes[batch->jobs[0]->lane].busy = batch->jobs[0]->lane > 0;
     return true;
 }
 
@@ -174,18 +197,32 @@ static void queue_drop(napi_env env, struct batch *batch)
     free(batch);
 }
 
+/* The next lane that has jobs and no thread, in turn; NULL: there is none. */
+static struct lane *queue_next_lane(struct store *store)
+{
+    for (unsigned i = 0; i < LANES; i++) {
+        struct lane *lane = &store->lanes[(store->turn + i) % LANES];
+        if (!lane->first || lane->busy)
+            continue;
+        store->turn = (unsigned)(lane - store->lanes) + 1;
+        return lane;
+    }
+    return NULL;
+}
+
 static void queue_pump(napi_env env, struct store *store)
 {
-    while (store->first && store->batches < BATCHES_MAX) {
+    struct lane *lane;
+    while (store->batches < BATCHES_MAX && (lane = queue_next_lane(store))) {
         struct batch *batch = calloc(1, sizeof *batch);
         if (!batch)
             return; /* the next call tries again */
-        while (store->first && batch->n < BATCH_MAX) {
-            batch->jobs[batch->n++] = store->first;
-            store->first = store->first->next;
+        while (lane->first && batch->n < BATCH_MAX) {
+            batch->jobs[batch->n++] = lane->first;
+            lane->first = lane->first->next;
         }
-        if (!store->first)
-            store->last = &store->first;
+        if (!lane->first)
+            lane->last = &lane->first;
         if (store->addon->stopped || !batch_start(env, store, batch))
             queue_drop(env, batch);
     }
@@ -200,11 +237,25 @@ static void queue_pump(napi_env env, struct store *store)
     free(batch); /* the last reference closes it */
 }
 
+/* While the store is being opened, its servers are not known. */
+static unsigned queue_lane_of(struct store *store, const struct job *job)
+{
+    unsigned lane = 0;
+    if (job->n == 0 || pthread_mutex_trylock(&store->opening))
+        return 0;
+    if (store->store)
+        lane = weir__store_lane(store->store, job->requests[0].key);
+    pthread_mutex_unlock(&store->opening);
+    return lane ? 1 + lane % (LANES - 1) : 0;
+}
+
 void queue_add(napi_env env, struct store *store, struct job *job)
 {
     assert(!store->closed && store->remote);
-    *store->last = job;
-    store->last = &job->next;
+    job->queued_us = queue_now_us();
+    job->lane = queue_lane_of(store, job);
+    *store->lanes[job->lane].last = job;
+    store->lanes[job->lane].last = &job->next;
     store->jobs++;
     queue_pump(env, store);
 }

@@ -1,6 +1,8 @@
 /* Stores: opened, asked on the fast path, closed. */
 #include "addon.h"
 
+#include "store/store.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,7 @@ void store_unref(struct store *store)
     assert(store->refs > 0);
     if (--store->refs)
         return;
-    assert(!store->first && store->batches == 0);
+    assert(store->jobs == 0 && store->batches == 0);
     weir_store_close(store->store);
     pthread_mutex_destroy(&store->opening);
     addon_unref(store->addon);
@@ -107,7 +109,8 @@ static struct store *store_make(struct addon *addon, char *url)
     store->addon = addon;
     addon->refs++;
     store->url = url;
-    store->last = &store->first;
+    for (unsigned i = 0; i < LANES; i++)
+        store->lanes[i].last = &store->lanes[i].first;
     store->remote = !strncmp(url, "redis", 5);
     pthread_mutex_init(&store->opening, NULL);
     return store;
@@ -185,6 +188,19 @@ static napi_value store_set_time(napi_env env, napi_callback_info info)
     return addon_code(env, code);
 }
 
+/* denyFull(store): from now on, takes of a local store that find no room are denied. */
+static napi_value store_deny_full(napi_env env, napi_callback_info info)
+{
+    size_t argc = 1;
+    napi_value argv[1];
+    napi_get_cb_info(env, info, &argc, argv, NULL, NULL);
+    struct store *store = value_store(env, argv[0]);
+    int code = store_usable(store);
+    if (code == 0 && !store->remote)
+        weir__store_deny_full(store->store);
+    return addon_code(env, code);
+}
+
 static void store_numbers(napi_env env, napi_value object, const char *const *names,
                           const uint64_t *numbers, size_t n)
 {
@@ -247,6 +263,7 @@ void store_init(napi_env env, napi_value exports)
     addon_function(env, exports, "open", store_open, NULL);
     addon_function(env, exports, "close", store_close, NULL);
     addon_function(env, exports, "setTime", store_set_time, NULL);
+    addon_function(env, exports, "denyFull", store_deny_full, NULL);
     addon_function(env, exports, "info", store_info, NULL);
     addon_function(env, exports, "counts", store_counts, NULL);
 }

@@ -153,6 +153,7 @@ void row_write(double *row, const weir_decision *decision)
     row[ROW_DEGRADED] = decision->degraded;
     row[ROW_LOCAL] = decision->local;
     row[ROW_CLOSED] = decision->closed;
+    row[ROW_FULL] = decision->full;
     row[ROW_RECEIPT] = row_receipt(decision);
     row[ROW_CODE] = decision->code;
     assert((uint64_t)row[ROW_LEASE] == decision->lease);
@@ -180,6 +181,7 @@ void row_read(const double *row, weir_decision *ret)
         .degraded = row[ROW_DEGRADED] != 0,
         .local = row[ROW_LOCAL] != 0,
         .closed = row[ROW_CLOSED] != 0,
+        .full = row[ROW_FULL] != 0,
         .uneven = row[ROW_RECEIPT] < 0,
     };
     int64_t id = ret->uneven ? 0 : row_number(row[ROW_RECEIPT]);

@@ -5,8 +5,9 @@
  * What holds
  *   - Every argument becomes a C value before a store is looked at: what converts it may run any
  *     Python code, also one that closes the store.
- *   - A call counts itself in StoreObject.calls while it uses the store. close() marks the store;
- *     the last call that ends really closes it.
+ *   - A call counts itself in the store's handle while it uses it. close() marks the store; the
+ *     last call that ends really closes it. If somebody has replaced the zone, another handle
+ *     takes the place of the first, which is closed when its last call ends.
  *   - The lock of the interpreter is held in calls of local stores, and released for those of
  *     redis://, for waits, and to open and close.
  *   - The types are made once per process and never go. Only the main interpreter has them.
@@ -50,14 +51,23 @@ typedef struct {
     PyObject *limits; /* NULL, or the limits of the rows, one per request */
 } DecisionObject;
 
+/* An open store of the library. */
+struct handle {
+    weir_store *store;
+    Py_ssize_t calls; /* that use it now; wake-ups count as well */
+};
+
 typedef struct {
     PyObject ob_base;
-    weir_store *store; /* NULL: closed */
+    struct handle *handle; /* NULL: closed */
     PyObject *url;
-    PyObject *cache;  /* limits by their text, the oldest first */
-    Py_ssize_t calls; /* that use the store now; wake-ups count as well */
-    bool closed, blocks;
+    PyObject *cache;       /* limits by their text, the oldest first */
+    Py_ssize_t calls;      /* of all its handles */
+    int64_t reopen_at_us;  /* not before: when a zone was replaced */
+    int64_t stopped_at_us; /* what set_time said */
+    bool closed, blocks, denies_full;
     bool away;           /* the log was told that a local fallback decides */
+    int64_t away_at_us;  /* when it decided last */
     weir_waiter *waiter; /* NULL, or what cancels waits of this process */
     pid_t waiter_owner;
 } StoreObject;
@@ -113,9 +123,17 @@ PyObject *decision_make(const weir_decision *d, PyObject *rows, PyObject *limits
 /* A tuple of n decisions. */
 PyObject *decision_rows(const weir_decision *rows, size_t n);
 
-/* Begins a call: false with an exception where the store is closed. */
-bool store_begin(StoreObject *store);
-void store_end(StoreObject *store);
+/* Begins a call: NULL with an exception where the store is closed. */
+struct handle *store_begin(StoreObject *store);
+void store_end(StoreObject *store, struct handle *handle);
+/* Whether a call that failed is to be made again: its zone was replaced, and the one that is there
+ * now is open. The call goes on with that handle. */
+bool store_reopen(StoreObject *store, struct handle **handle);
+static inline bool store_again(StoreObject *store, struct handle **handle, int code)
+{
+    return UNLIKELY(code == WEIR_EGONE) && store_reopen(store, handle);
+}
+int64_t mono_us(void);
 /* The thread gives the interpreter's lock away where a call blocks. */
 static inline PyThreadState *store_leave(const StoreObject *store)
 {
@@ -127,13 +145,15 @@ static inline void store_return(PyThreadState *state)
         PyEval_RestoreThread(state);
 }
 
-/* Tells the log who decides now. Within a call. */
-void store_tell(StoreObject *store, bool away);
-/* A decision: does it change who decides? One from a slice proves nothing. */
-static inline void store_note(StoreObject *store, int code, const weir_decision *d)
+/* Tells the log who decides now, if that has changed. Within a call. */
+void store_tell(StoreObject *store, const struct handle *handle, bool away);
+/* A decision: does it change who decides? One from a slice proves nothing. While one server of a
+ * Cluster is away, the others decide: it is over when the fallback has not decided for a while. */
+static inline void store_note(StoreObject *store, const struct handle *handle, int code,
+                              const weir_decision *d)
 {
-    if (UNLIKELY(store->blocks && code == 0 && d->degraded != store->away && !d->local))
-        store_tell(store, d->degraded);
+    if (UNLIKELY(store->blocks && code == 0 && (d->degraded || store->away) && !d->local))
+        store_tell(store, handle, d->degraded);
 }
 
 PyObject *store_take_all(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#define REFUSED_RETRY_US 1000000 /* as a store that is out of reach says */
+
 PyTypeObject *decision_type;
 
 PyObject *decision_make(const weir_decision *d, PyObject *rows, PyObject *limits)
@@ -176,6 +178,32 @@ static PyObject *fields_pairs(char *text)
     return list;
 }
 
+/* _refused(full): what a peek allowed, as a denial: the store has no room, or it failed. */
+static PyObject *decision_refused(PyObject *op, PyObject *flag)
+{
+    const DecisionObject *self = (DecisionObject *)op;
+    weir_decision d = self->d, rows[WEIR_LIMITS_MAX];
+    Py_ssize_t n = self->rows ? PyTuple_Size(self->rows) : 0;
+    int full = PyObject_IsTrue(flag);
+    if (full < 0)
+        return NULL;
+    for (Py_ssize_t i = -1; i < n; i++) {
+        weir_decision *row = i < 0 ? &d : &rows[i];
+        if (i >= 0)
+            *row = ((DecisionObject *)PyTuple_GetItem(self->rows, i))->d;
+        row->allowed = false;
+        row->full = full;
+        row->closed = !full;
+        row->remaining = row->granted = row->charged = row->delay_us = row->reset_after_us = 0;
+        row->retry_after_us = REFUSED_RETRY_US;
+    }
+    PyObject *all = decision_rows(rows, (size_t)n);
+    Py_XINCREF(self->limits);
+    if (!all)
+        Py_XDECREF(self->limits);
+    return all ? decision_make(&d, all, self->limits) : NULL;
+}
+
 static PyObject *decision_fields(PyObject *op, PyObject *args, PyObject *keywords)
 {
     static char *words[] = {"style", "names", NULL};
@@ -228,7 +256,10 @@ static PyMemberDef decision_members[] = {
     {"degraded", T_BOOL, offsetof(DecisionObject, d) + offsetof(weir_decision, degraded), READONLY,
      "Decided by a local fallback: the store was out of reach."},
     {"closed", T_BOOL, offsetof(DecisionObject, d) + offsetof(weir_decision, closed), READONLY,
-     "Denied by fail=closed, because the store was out of reach."},
+     "Denied by fail=closed, because the store was out of reach; in the middleware also because it "
+     "failed."},
+    {"full", T_BOOL, offsetof(DecisionObject, d) + offsetof(weir_decision, full), READONLY,
+     "In the middleware: denied because the store has no room for the key."},
     {"local", T_BOOL, offsetof(DecisionObject, d) + offsetof(weir_decision, local), READONLY,
      "Decided from a slice of a Redis store, without a call."},
     {"binding", T_UBYTE, offsetof(DecisionObject, d) + offsetof(weir_decision, binding), READONLY,
@@ -254,6 +285,7 @@ static PyMethodDef decision_methods[] = {
     {"fields", (PyCFunction)(void (*)(void))decision_fields, METH_VARARGS | METH_KEYWORDS,
      "fields($self, style='ietf', names=None)\n--\n\nThe HTTP fields that tell of this "
      "decision, as (name, value) pairs. It needs rows: ask with detail=True."},
+    {"_refused", decision_refused, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

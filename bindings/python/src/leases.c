@@ -32,12 +32,16 @@ static PyObject *held_change(StoreObject *self, struct held *held,
 {
     weir_error err;
     int code = 0;
-    bool open = store_begin(self);
+    struct handle *handle = store_begin(self);
+    bool open = handle != NULL;
     if (open) {
-        PyThreadState *state = store_leave(self);
-        code = change(self->store, held->key, held->len, held->limit->limit, held->lease, &err);
-        store_return(state);
-        store_end(self);
+        do {
+            PyThreadState *state = store_leave(self);
+            code =
+                change(handle->store, held->key, held->len, held->limit->limit, held->lease, &err);
+            store_return(state);
+        } while (store_again(self, &handle, code));
+        store_end(self, handle);
     }
     Py_DECREF(held->limit);
     if (!open)
@@ -67,8 +71,9 @@ PyObject *store_release(PyObject *op, PyObject *const *args, Py_ssize_t count, P
 
 typedef struct {
     PyObject ob_base;
-    weir_wakeup *wakeup; /* NULL: closed */
-    StoreObject *store;  /* a reference; as long as the wake-up is open it counts as a call */
+    weir_wakeup *wakeup;   /* NULL: closed */
+    StoreObject *store;    /* a reference */
+    struct handle *handle; /* as long as the wake-up is open it counts as a call of it */
 } WakeupObject;
 
 PyObject *store_wakeup(PyObject *op, PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -86,7 +91,8 @@ PyObject *store_wakeup(PyObject *op, PyObject *const *args, Py_ssize_t count, Py
     if (!limit)
         return NULL;
     WakeupObject *self = PyObject_New(WakeupObject, wakeup_type);
-    if (!self || !store_begin(store)) {
+    struct handle *handle = self ? store_begin(store) : NULL;
+    if (!handle) {
         if (self) {
             self->wakeup = NULL;
             self->store = NULL;
@@ -98,10 +104,11 @@ PyObject *store_wakeup(PyObject *op, PyObject *const *args, Py_ssize_t count, Py
     self->wakeup = NULL;
     Py_INCREF(op);
     self->store = store;
-    int code = weir_wakeup_open_n(store->store, key, len, limit->limit, &self->wakeup, &err);
+    self->handle = handle;
+    int code = weir_wakeup_open_n(handle->store, key, len, limit->limit, &self->wakeup, &err);
     Py_DECREF(limit);
     if (code) {
-        store_end(store);
+        store_end(store, handle);
         Py_DECREF(self);
         return raise_error(&err);
     }
@@ -116,7 +123,7 @@ static PyObject *wakeup_close(PyObject *op, PyObject *nothing)
     self->wakeup = NULL;
     if (wakeup) {
         weir_wakeup_close(wakeup);
-        store_end(self->store);
+        store_end(self->store, self->handle);
     }
     Py_RETURN_NONE;
 }

@@ -2,7 +2,6 @@
 #include "binding.h"
 
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MANY_MOST 1000000
@@ -115,14 +114,19 @@ static PyObject *group_decide(StoreObject *self, struct group *group, int64_t wa
             at += weir_limit_count(group->requests[i].limit);
         }
     }
-    if (!store_begin(self))
+    int code;
+    struct handle *handle = store_begin(self);
+    if (!handle)
         return NULL;
-    PyThreadState *state = store_leave(self);
-    int code = peek ? weir_peek_all(self->store, group->requests, group->n, &d)
-                    : weir_take_all(self->store, group->requests, group->n, &d);
-    store_return(state);
-    store_note(self, code, &d);
-    store_end(self);
+    do {
+        PyThreadState *state = store_leave(self);
+        err.code = 0;
+        code = peek ? weir_peek_all(handle->store, group->requests, group->n, &d)
+                    : weir_take_all(handle->store, group->requests, group->n, &d);
+        store_return(state);
+    } while (store_again(self, &handle, code));
+    store_note(self, handle, code, &d);
+    store_end(self, handle);
     if (code)
         return err.code ? raise_error(&err) : raise_code(code, NULL);
     PyObject *detail = decision_rows(rows, group->rows);
@@ -194,14 +198,19 @@ PyObject *store_ask(StoreObject *self, const struct asked *asked, int64_t wait_u
     request.acquire = acquire;
     request.detail = detail ? rows : NULL;
     request.error = &err;
-    if (ask_check(asked) || !store_begin(self))
+    int code;
+    struct handle *handle = ask_check(asked) ? NULL : store_begin(self);
+    if (!handle)
         return NULL;
-    PyThreadState *state = store_leave(self);
-    int code = peek ? weir_peek_all(self->store, &request, 1, &d)
-                    : weir_take_all(self->store, &request, 1, &d);
-    store_return(state);
-    store_note(self, code, &d);
-    store_end(self);
+    do {
+        PyThreadState *state = store_leave(self);
+        err.code = 0;
+        code = peek ? weir_peek_all(handle->store, &request, 1, &d)
+                    : weir_take_all(handle->store, &request, 1, &d);
+        store_return(state);
+    } while (store_again(self, &handle, code));
+    store_note(self, handle, code, &d);
+    store_end(self, handle);
     if (code)
         return err.code ? raise_error(&err) : raise_code(code, NULL);
     if (!detail)
@@ -234,13 +243,16 @@ static PyObject *many_decide(StoreObject *self, struct group *group)
     if (!decisions)
         return PyErr_NoMemory();
     PyObject *list = NULL;
-    if (store_begin(self)) {
-        PyThreadState *state = store_leave(self);
-        int code = weir_take_many(self->store, group->requests, group->n, decisions);
-        store_return(state);
-        (void)code; /* each decision has its own */
-        store_note(self, decisions[0].code, &decisions[0]);
-        store_end(self);
+    struct handle *handle = store_begin(self);
+    if (handle) {
+        do {
+            PyThreadState *state = store_leave(self);
+            int code = weir_take_many(handle->store, group->requests, group->n, decisions);
+            store_return(state);
+            (void)code; /* each decision has its own */
+        } while (store_again(self, &handle, decisions[0].code));
+        store_note(self, handle, decisions[0].code, &decisions[0]);
+        store_end(self, handle);
         list = many_list(decisions, group->n);
     }
     PyMem_Free(decisions);
@@ -266,13 +278,6 @@ PyObject *store_take_many(PyObject *op, PyObject *const *args, Py_ssize_t count,
 
 /* ---- waiting ---- */
 
-static int64_t mono_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
-}
-
 /* What close() cancels waits by. A child of fork makes its own; its parent's is left alone. */
 static weir_waiter *wait_waiter(StoreObject *self)
 {
@@ -290,16 +295,16 @@ static weir_waiter *wait_waiter(StoreObject *self)
 
 /* Sleeps without the interpreter's lock. Where Python handles signals, in the main thread, one ends
  * the sleep; if its handler returns, the wait goes on. */
-static int wait_sleep(StoreObject *self, const weir_request *request, weir_wait_options *options,
-                      weir_decision *ret)
+static int wait_sleep(StoreObject *self, struct handle **handle, const weir_request *request,
+                      weir_wait_options *options, weir_decision *ret)
 {
     int64_t begun = mono_us(), most = options->max_wait_us;
     options->interruptible = gettid() == getpid();
     for (;;) {
         PyThreadState *state = PyEval_SaveThread();
-        int code = weir_wait_with(self->store, request, options, ret);
+        int code = weir_wait_with((*handle)->store, request, options, ret);
         PyEval_RestoreThread(state);
-        if (code != WEIR_EINTR)
+        if (code != WEIR_EINTR && !store_again(self, handle, code))
             return code;
         if (PyErr_CheckSignals())
             return WEIR_EINTR;
@@ -316,13 +321,14 @@ static PyObject *wait_ask(StoreObject *self, const struct asked *asked, int64_t 
     weir_request request = ask_request(asked);
     request.acquire = acquire;
     request.error = &err;
-    if (ask_check(asked) || !store_begin(self))
+    struct handle *handle = ask_check(asked) ? NULL : store_begin(self);
+    if (!handle)
         return NULL;
     weir_wait_options options = {.max_wait_us = max_wait_us, .waiter = wait_waiter(self)};
-    int code = options.waiter ? wait_sleep(self, &request, &options, &d) : WEIR_ESYSTEM;
+    int code = options.waiter ? wait_sleep(self, &handle, &request, &options, &d) : WEIR_ESYSTEM;
     bool closed = self->closed;
-    store_note(self, code, &d);
-    store_end(self);
+    store_note(self, handle, code, &d);
+    store_end(self, handle);
     if (PyErr_Occurred())
         return NULL;
     if (code == WEIR_ECANCELED && closed)

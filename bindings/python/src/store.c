@@ -2,55 +2,153 @@
  * and the waits, leases.c the leases. */
 #include "binding.h"
 
+#include "store/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#define REOPEN_EVERY_US 1000000 /* where another zone cannot be opened */
+#define BACK_US 2000000         /* so long without the fallback: servers decide again */
 
 PyTypeObject *store_type;
 
 /* ---- calls and closing ---- */
 
-/* Closes what nobody uses any more. */
-static void store_finish(StoreObject *self)
+static void handle_close(struct handle *handle, weir_waiter *waiter)
 {
-    weir_store *store = self->store;
-    weir_waiter *waiter = self->waiter_owner == getpid() ? self->waiter : NULL;
-    assert(self->calls == 0);
-    self->store = NULL;
-    self->waiter = NULL;
-    if (!store)
+    if (!handle)
         return;
+    assert(handle->calls == 0);
     PyThreadState *state = PyEval_SaveThread();
     weir_waiter_free(waiter);
-    weir_store_close(store);
+    weir_store_close(handle->store);
+    free(handle);
     PyEval_RestoreThread(state);
 }
 
-bool store_begin(StoreObject *self)
+/* Closes what nobody uses any more. */
+static void store_finish(StoreObject *self)
+{
+    struct handle *handle = self->handle;
+    weir_waiter *waiter = self->waiter_owner == getpid() ? self->waiter : NULL;
+    assert(self->calls == 0);
+    self->handle = NULL;
+    self->waiter = NULL;
+    handle_close(handle, waiter);
+}
+
+struct handle *store_begin(StoreObject *self)
 {
     if (UNLIKELY(self->closed)) {
         raise_code(WEIR_EINVAL, "the store is closed");
-        return false;
+        return NULL;
     }
-    assert(self->store);
+    assert(self->handle);
     self->calls++;
-    return true;
+    self->handle->calls++;
+    return self->handle;
 }
 
-void store_end(StoreObject *self)
+void store_end(StoreObject *self, struct handle *handle)
 {
-    assert(self->calls > 0);
-    if (--self->calls == 0 && UNLIKELY(self->closed))
+    assert(self->calls > 0 && handle->calls > 0);
+    self->calls--;
+    if (UNLIKELY(--handle->calls == 0 && handle != self->handle))
+        handle_close(handle, NULL);
+    if (UNLIKELY(self->calls == 0 && self->closed))
         store_finish(self);
 }
 
+/* ---- a zone that was replaced ---- */
+
+int64_t mono_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
+/* Opens the address; a code with err. Without the interpreter's lock: others may go on. */
+static int handle_open(PyObject *url, struct handle **ret, weir_error *err)
+{
+    struct handle *handle = calloc(1, sizeof *handle);
+    const char *text = PyUnicode_AsUTF8AndSize(url, NULL); /* was read before, so it is there */
+    if (!handle || !text) {
+        free(handle);
+        PyErr_Clear();
+        *err = (weir_error){.code = WEIR_ENOMEM};
+        snprintf(err->message, sizeof err->message, "%s", weir_strerror(WEIR_ENOMEM));
+        return WEIR_ENOMEM;
+    }
+    PyThreadState *state = PyEval_SaveThread();
+    int code = weir_store_open(text, &handle->store, err);
+    PyEval_RestoreThread(state);
+    if (code)
+        free(handle);
+    else
+        *ret = handle;
+    return code;
+}
+
+/* The package's store writes the line. */
+static void store_tell_replaced(StoreObject *self, const char *why)
+{
+    PyObject *told = PyObject_CallMethod((PyObject *)self, "_replaced", "z", why);
+    if (!told)
+        PyErr_Clear();
+    Py_XDECREF(told);
+}
+
+/* The states of the old zone are lost anyway: others count in the new one already. */
+static void store_replace(StoreObject *self)
+{
+    struct handle *old = self->handle, *made = NULL;
+    weir_error err;
+    int code = handle_open(self->url, &made, &err);
+    if (code == 0 && (self->closed || self->handle != old ||
+                      weir_store_set_time(made->store, self->stopped_at_us))) {
+        handle_close(made, NULL); /* close() came meanwhile */
+        return;
+    }
+    if (code == 0) {
+        if (self->denies_full)
+            weir__store_deny_full(made->store);
+        self->handle = made;
+    }
+    store_tell_replaced(self, code ? err.message : NULL);
+}
+
+bool store_reopen(StoreObject *self, struct handle **handle)
+{
+    struct handle *old = *handle;
+    assert(old->calls > 0);
+    if (self->handle == old && !self->closed && mono_us() >= self->reopen_at_us) {
+        self->reopen_at_us = mono_us() + REOPEN_EVERY_US;
+        store_replace(self);
+    }
+    if (self->handle == old || self->closed)
+        return false;
+    struct handle *now = store_begin(self);
+    store_end(self, old);
+    *handle = now;
+    return true;
+}
+
 /* The package's store writes the line (_store.py); false or nothing: it was too soon. */
-void store_tell(StoreObject *self, bool away)
+void store_tell(StoreObject *self, const struct handle *handle, bool away)
 {
     PyObject *kind, *error, *trace;
     weir_error err;
     const char *why = NULL;
     if (away)
-        why = weir_store_check(self->store, &err) ? err.message : "answers do not come in time";
+        self->away_at_us = mono_us();
+    if (away == self->away || (!away && mono_us() - self->away_at_us < BACK_US))
+        return;
+    if (away)
+        why = weir_store_check(handle->store, &err) ? err.message : "";
     PyErr_Fetch(&kind, &error, &trace);
     PyObject *told = PyObject_CallMethod((PyObject *)self, "_told", "z", why);
     if (!told)
@@ -77,7 +175,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keyword
 {
     static char *names[] = {"url", NULL};
     PyObject *url;
-    weir_store *store = NULL;
+    struct handle *handle = NULL;
     weir_error err;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "U:Store", names, &url))
         return NULL;
@@ -87,25 +185,23 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         return NULL;
     if (strlen(text) != (size_t)len)
         return raise_code(WEIR_EURL, "the address of the store holds a NUL");
-    PyThreadState *state = PyEval_SaveThread();
-    int code = weir_store_open(text, &store, &err);
-    PyEval_RestoreThread(state);
-    if (code)
+    if (handle_open(url, &handle, &err))
         return raise_error(&err);
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     StoreObject *self = (StoreObject *)alloc(type, 0); /* all of it is 0 */
     if (!self) {
-        weir_store_close(store);
+        handle_close(handle, NULL);
         return NULL;
     }
-    self->store = store;
-    self->blocks = weir_store_blocks(store);
+    self->handle = handle;
+    self->stopped_at_us = WEIR_NEVER;
+    self->blocks = weir_store_blocks(handle->store);
     self->url = PyUnicode_FromObject(url);
     self->cache = PyDict_New();
     if (!self->url || !self->cache)
         Py_CLEAR(self);
-    else if (self->blocks && weir_store_check(store, &err))
-        store_tell(self, true);
+    else if (self->blocks && weir_store_check(handle->store, &err))
+        store_tell(self, handle, true);
     return (PyObject *)self;
 }
 
@@ -175,18 +271,21 @@ static PyObject *store_ask_plain(StoreObject *self, struct asked *asked, bool pe
     weir_decision d;
     weir_error err;
     int code;
-    if (!store_begin(self))
+    struct handle *handle = store_begin(self);
+    if (!handle)
         return NULL;
-    PyThreadState *state = store_leave(self);
-    if (peek)
-        code = weir_peek_n(self->store, asked->key, asked->len, asked->limit->limit, asked->cost,
-                           &d, &err);
-    else
-        code = weir_take_n(self->store, asked->key, asked->len, asked->limit->limit, asked->cost,
-                           &d, &err);
-    store_return(state);
-    store_note(self, code, &d);
-    store_end(self);
+    do {
+        PyThreadState *state = store_leave(self);
+        if (peek)
+            code = weir_peek_n(handle->store, asked->key, asked->len, asked->limit->limit,
+                               asked->cost, &d, &err);
+        else
+            code = weir_take_n(handle->store, asked->key, asked->len, asked->limit->limit,
+                               asked->cost, &d, &err);
+        store_return(state);
+    } while (store_again(self, &handle, code));
+    store_note(self, handle, code, &d);
+    store_end(self, handle);
     return code ? raise_error(&err) : decision_make(&d, NULL, NULL);
 }
 
@@ -258,12 +357,16 @@ static PyObject *store_reset(PyObject *op, PyObject *key)
     const char *data;
     size_t len;
     weir_error err;
-    if (read_key(key, &data, &len) || !store_begin(self))
+    int code;
+    struct handle *handle = read_key(key, &data, &len) ? NULL : store_begin(self);
+    if (!handle)
         return NULL;
-    PyThreadState *state = store_leave(self);
-    int code = weir_reset_n(self->store, data, len, &err);
-    store_return(state);
-    store_end(self);
+    do {
+        PyThreadState *state = store_leave(self);
+        code = weir_reset_n(handle->store, data, len, &err);
+        store_return(state);
+    } while (store_again(self, &handle, code));
+    store_end(self, handle);
     if (code)
         return raise_error(&err);
     Py_RETURN_NONE;
@@ -304,13 +407,17 @@ static PyObject *settle(StoreObject *self, const struct asked *asked, PyObject *
         return NULL;
     if (strlen(text) != (size_t)len)
         return raise_code(WEIR_ERECEIPT, "the receipt holds a NUL");
-    if (!store_begin(self))
+    int code;
+    struct handle *handle = store_begin(self);
+    if (!handle)
         return NULL;
-    PyThreadState *state = store_leave(self);
-    int code = weir_settle_n(self->store, asked->key, asked->len, asked->limit->limit, text,
+    do {
+        PyThreadState *state = store_leave(self);
+        code = weir_settle_n(handle->store, asked->key, asked->len, asked->limit->limit, text,
                              asked->cost, &err);
-    store_return(state);
-    store_end(self);
+        store_return(state);
+    } while (store_again(self, &handle, code));
+    store_end(self, handle);
     if (code && code != WEIR_ESETTLED)
         return raise_error(&err);
     return PyBool_FromLong(code == 0);
@@ -339,10 +446,11 @@ static PyObject *store_counts(PyObject *op, PyObject *nothing)
     StoreObject *self = (StoreObject *)op;
     weir_counts counts;
     (void)nothing;
-    if (!store_begin(self))
+    struct handle *handle = store_begin(self);
+    if (!handle)
         return NULL;
-    int code = weir_store_counts(self->store, &counts);
-    store_end(self);
+    int code = weir_store_counts(handle->store, &counts);
+    store_end(self, handle);
     if (code)
         return raise_code(code, NULL);
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "allowed", counts.allowed, "denied",
@@ -355,10 +463,11 @@ static PyObject *store_info(PyObject *op, PyObject *nothing)
     StoreObject *self = (StoreObject *)op;
     weir_zone_info info;
     (void)nothing;
-    if (!store_begin(self))
+    struct handle *handle = store_begin(self);
+    if (!handle)
         return NULL;
-    int code = weir_store_info(self->store, &info);
-    store_end(self);
+    int code = weir_store_info(handle->store, &info);
+    store_end(self, handle);
     if (code)
         return raise_code(code,
                           code == WEIR_EUNSUPPORTED
@@ -377,14 +486,33 @@ static PyObject *store_check(PyObject *op, PyObject *nothing)
     StoreObject *self = (StoreObject *)op;
     weir_error err;
     (void)nothing;
-    if (!store_begin(self))
+    int code;
+    struct handle *handle = store_begin(self);
+    if (!handle)
         return NULL;
-    PyThreadState *state = PyEval_SaveThread(); /* a zone may be large */
-    int code = weir_store_check(self->store, &err);
-    PyEval_RestoreThread(state);
-    store_end(self);
+    do {
+        PyThreadState *state = PyEval_SaveThread(); /* a zone may be large */
+        code = weir_store_check(handle->store, &err);
+        PyEval_RestoreThread(state);
+    } while (store_again(self, &handle, code));
+    store_end(self, handle);
     if (code)
         return raise_error(&err);
+    Py_RETURN_NONE;
+}
+
+/* _deny_full(): from now on, takes that find no room are denied, and do not fail. */
+static PyObject *store_deny_full(PyObject *op, PyObject *nothing)
+{
+    StoreObject *self = (StoreObject *)op;
+    (void)nothing;
+    struct handle *handle = store_begin(self);
+    if (!handle)
+        return NULL;
+    if (!self->denies_full)
+        weir__store_deny_full(handle->store);
+    self->denies_full = true;
+    store_end(self, handle);
     Py_RETURN_NONE;
 }
 
@@ -394,11 +522,14 @@ static PyObject *store_set_time(PyObject *op, PyObject *time)
     int64_t us = WEIR_NEVER;
     if (time != Py_None && read_count(time, "time", &us))
         return NULL;
-    if (!store_begin(self))
+    struct handle *handle = store_begin(self);
+    if (!handle)
         return NULL;
     bool alone = self->calls == 1;
-    int code = alone ? weir_store_set_time(self->store, us) : WEIR_EINVAL;
-    store_end(self);
+    int code = alone ? weir_store_set_time(handle->store, us) : WEIR_EINVAL;
+    if (code == 0)
+        self->stopped_at_us = us;
+    store_end(self, handle);
     if (code)
         return raise_code(code, alone ? "invalid time: expected microseconds below 2**53"
                                       : "other calls use the store: set its time while none does");
@@ -475,6 +606,7 @@ static PyMethodDef store_methods[] = {
     {"set_time", store_set_time, METH_O,
      "set_time($self, us, /)\n--\n\nFor tests: stops the store's clock at this time. None: the "
      "system's clock again."},
+    {"_deny_full", store_deny_full, METH_NOARGS, NULL},
     {"close", store_close, METH_NOARGS,
      "close($self)\n--\n\nCloses the store. Waits end; other calls go on to their end."},
     {"__enter__", store_enter, METH_NOARGS, NULL},

@@ -18,7 +18,7 @@ class Store(_weir.Store):
     """Where states are kept: ``memory:64m``, ``shm:/name``, ``file:/path`` or ``redis://host``.
 
     Any number of threads may use it. After a fork the child goes on with it: a zone is shared, ``memory:`` is a copy,
-    and ``redis://`` connects by itself.
+    and ``redis://`` connects by itself. If somebody removes a zone and makes another one, the store goes on with that one.
     """
 
     __slots__ = ("__weakref__", "_tell_at")
@@ -33,8 +33,8 @@ class Store(_weir.Store):
         self.close()
 
     def _told(self, why: Optional[str]) -> bool:
-        """The extension calls it when a local fallback begins to decide, with the reason, and when servers decide again. False: it was
-        too soon, tell it again."""
+        """The extension calls it when a local fallback begins to decide, with the reason or, if servers can be reached, without words; and
+        with None when they decide again. False: it was too soon, tell it again."""
         now = time.monotonic()
         if why is None:
             log.warning("weir: the store is back: its servers decide again")
@@ -43,8 +43,19 @@ class Store(_weir.Store):
             return False
         self._tell_at = now + TELL_S
         words = dict(part.partition("=")[::2] for part in self.url.partition("?")[2].split("&"))
-        log.warning("weir: the store cannot be reached: %s; meanwhile %s", why, MEANWHILE.get(words.get("fail", ""), "a local fallback decides"))
+        meanwhile = MEANWHILE.get(words.get("fail", ""), "this process decides alone")
+        some = self.url.startswith("redis+cluster:")
+        what = f"cannot be reached: {why}" if why else f"{'do' if some else 'does'} not decide: answers do not come in time"
+        log.warning("weir: %sthe store %s; meanwhile%s %s", "servers of " if some else "", what, ", for their keys," if some else "", meanwhile)
         return True
+
+    def _replaced(self, why: Optional[str]) -> None:
+        """The extension calls it when another zone is at the store's path: it is open now, or why it could not be opened."""
+        if why is None:
+            log.error("weir: %s was replaced: what the old zone had counted is lost, this process counts in the new one from now on", self.url)
+        elif time.monotonic() >= getattr(self, "_tell_at", 0.0):
+            self._tell_at = time.monotonic() + TELL_S
+            log.error("weir: %s was replaced, and the new zone cannot be opened, so nothing is decided: %s; it is tried again every second", self.url, why)
 
     def slot(self, key: Key, limit: LimitText, cost: int = 1, *, max_wait: Optional[Time] = None) -> _slots.Slot:
         """Slots of a concurrent limit, held by ``with`` or ``async with``.

@@ -12,8 +12,8 @@ from typing import Any, Awaitable, Callable, Iterable, List, MutableMapping, Opt
 
 from . import _async, _slots, _weir
 from ._store import AnyStore
-from .web import (Answer, Asked, BadRequest, Exempt, Fields, Guard, NoAddress, OnDenied, Request, Rule, Rules, by_header, by_ip, everybody,
-                  own_answer, own_fields, refuse_others)
+from .web import (Answer, Asked, BadRequest, Exempt, Fields, Guard, NoAddress, OnDenied, OnShadow, Request, Rule, Rules, by_header, by_ip, everybody,
+                  own_fields, refuse_others)
 
 __all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
 Scope = MutableMapping[str, Any]
@@ -32,12 +32,12 @@ class RateLimit:
     """
 
     def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", on_denied: OnDenied = None,
-                 headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
+                 on_shadow: OnShadow = None, headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
                  ipv6_prefix: int = 64, **others: Any) -> None:
         refuse_others(others)
         self.app = app
-        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, on_denied=on_denied, headers=headers, trusted_hops=trusted_hops,
-                           deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
+        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, on_denied=on_denied, on_shadow=on_shadow, headers=headers,
+                           trusted_hops=trusted_hops, deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = view(scope, self.guard)
@@ -49,19 +49,33 @@ class RateLimit:
         if asked is None:
             await self.app(scope, receive, send)
             return
+        await self.shadow(request, asked)
+        if not asked.requests:
+            await self.app(scope, receive, send)
+            return
         try:
             decision = await self.take(asked)
         except (_weir.Error, UnicodeEncodeError) as error:
             refused = self.guard.failed(asked, error)
             if refused is None:
                 await self.app(scope, receive, send)
-            else:
+                return
+            if isinstance(refused, Answer):
                 await say(refused, scope, send)
-            return
+                return
+            decision = refused
         if decision.allowed:
             await self.go(asked, decision, scope, receive, send)
         else:
             await self.deny(request, self.guard.denied(request, asked, decision), decision, receive, send)
+
+    async def shadow(self, request: Request, asked: Asked) -> None:
+        if asked.shadows:
+            try:
+                decisions = await _async.call(self.guard.store, self.guard.store.take_many, self.guard.shadow_requests(asked))
+                self.guard.tell_shadows(request, asked, decisions)
+            except Exception as error:
+                self.guard.shadow_failed(error)
 
     async def deny(self, request: Request, usual: Answer, decision: _weir.Decision, receive: Receive, send: Send) -> None:
         try:
@@ -71,7 +85,10 @@ class RateLimit:
         except BadRequest as error:
             await say(self.guard.bad(error), request.raw, send)
             return
-        told = own_answer(usual, own)
+        except Exception as error:
+            await say(self.guard.on_denied_failed(usual, error), request.raw, send)
+            return
+        told = self.guard.answered(usual, own)
         if told is not None or request.raw["type"] == "websocket":
             await say(told or usual, request.raw, send)
             return

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import difflib
 import functools
+import hashlib
 import http
 import ipaddress
+import itertools
 import json
 import logging
 import re
@@ -179,44 +181,90 @@ def as_places(paths: Tuple[str, ...]) -> Places:
     return Places(frozenset(exact), tuple(starts))
 
 
+def overlap(one: Optional[Places], other: Optional[Places]) -> bool:
+    """Whether a request can be at both; None is everywhere."""
+    if one is None or other is None:
+        return True
+    return bool(one.exact & other.exact) or any(
+        (path + b"/").startswith(b.starts) for a, b in ((one, other), (other, one)) for path in [*a.exact, *a.starts])
+
+
 # ---- keys ----
 
 KeyOf = Callable[[Request], Optional[Key]]
 
 
+class Known:
+    """A function of this module, of which is known how its keys begin."""
+
+    def __init__(self, key: KeyOf, begins: str) -> None:
+        functools.update_wrapper(self, key)
+        self.key, self.begins = key, begins
+
+    def __call__(self, request: Request) -> Optional[Key]:
+        return self.key(request)
+
+
+def known(begins: str) -> Callable[[KeyOf], Known]:
+    return lambda key: Known(key, begins)
+
+
+@known("ip:")
 def by_ip(request: Request) -> Key:
     """One state per address: ``ip:192.0.2.7``, ``ip:2001:db8::/64``."""
     return f"ip:{request.ip}"
 
 
+@known("all")
 def everybody(request: Request) -> Key:
     """One state for all requests."""
     return "all"
 
 
-def by_header(name: str, *, missing: str = "ip") -> KeyOf:
-    """One state per value of a header field. Without the field the address is the key; with missing="skip" the rule does not apply."""
+def by_header(name: str, *, missing: str = "ip", secret: bool = False) -> KeyOf:
+    """One state per value of a header field: ``header.x-user:VALUE``. With secret=True the key has 16 digits of the value's SHA-256
+    instead. Without the field, or if it is empty, the address is the key: ``no-header.x-user:ADDRESS``; with missing="skip" the rule
+    does not apply."""
+    if not isinstance(name, str):
+        raise TypeError(f'by_header needs the name of a field, as by_header("X-User"), not {type(name).__name__}')
     if missing not in ("ip", "skip"):
         raise ValueError(f'invalid missing "{missing}": expected ip or skip')
 
+    @known(f"header.{name.lower()}:")
     def key(request: Request) -> Optional[Key]:
         value = request.header(name)
         if value:
-            return f"header.{name.lower()}:{value}"
+            shown = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16] if secret else value
+            return f"header.{name.lower()}:{shown}"
         # Not by_ip's key: a rule by address beside this one may have the same limit, and would share its state.
         return None if missing == "skip" else f"no-header.{name.lower()}:{request.ip}"
     return key
 
 
 class Rule(NamedTuple):
-    """Who is limited by what. ``key`` returns None where the rule does not apply. A rule with ``path`` applies only there; unless it has
-    a key, it counts by its name (or path) and the address: ``login:192.0.2.7``."""
+    """Who is limited by what. ``key`` returns None where the rule does not apply. A rule with ``path`` applies only there, and its keys
+    begin with its name (or path): ``login:192.0.2.7`` without a key of its own, else ``login:`` and that key."""
 
     limit: LimitText
     key: KeyOf = by_ip
     cost: Union[int, Callable[[Request], int]] = 1
-    name: Optional[str] = None  # what the RateLimit field calls it
+    name: Optional[str] = None  # what the RateLimit field calls it; keys of a function may begin with it
     path: Optional[PathLike] = None  # "/login", "/api/*" or several: nowhere else
+    shadow: bool = False  # decided and told, never enforced
+
+    def called(self) -> str:
+        """For messages."""
+        return f'"{self.name or self.limit}"'
+
+    def checked(self) -> Rule:
+        unfinished: Any = by_header
+        if self.key is unfinished:
+            raise TypeError(f'the key of the rule {self.called()} is by_header itself: expected a call of it, as by_header("X-User")')
+        if not callable(self.key):
+            raise TypeError(f"the key of a rule must be a function of the request, not {type(self.key).__name__}")
+        if isinstance(self.name, str) and not (self.name.isascii() and self.name.isprintable()):
+            raise ValueError(f"invalid name {self.name!r}: expected printable ASCII, which HTTP fields can hold")
+        return self
 
     def places(self) -> Optional[Places]:
         if self.path is None:
@@ -227,11 +275,22 @@ class Rule(NamedTuple):
         return as_places(paths)
 
     def own_key(self) -> Rule:
-        """Two paths with the same limit do not share a state."""
-        if self.path is None or self.key is not by_ip:
+        """Rules of two paths do not share a state, whatever their keys are."""
+        if self.path is None:
             return self
-        word = self.name or (self.path if isinstance(self.path, str) else self.path[0])
-        return self._replace(key=lambda request: f"{word}:{request.ip}")
+        word = f"{self.name or (self.path if isinstance(self.path, str) else self.path[0])}:"
+        if self.key is by_ip:
+            return self._replace(key=Known(lambda request: f"{word}{request.ip}", word))
+        own = self.key
+
+        def key(request: Request) -> Optional[Key]:
+            found: Optional[Key] = joined(word, own(request))
+            return found
+        return self._replace(key=Known(key, word))
+
+    def origin(self) -> object:
+        """Rules of one origin have equal keys: how they begin, or the program's own function."""
+        return self.key.begins if isinstance(self.key, Known) else self.key
 
 
 RuleLike = Union[str, _weir.Limit, Rule]
@@ -243,7 +302,62 @@ def as_rules(rules: Rules) -> List[Rule]:
     listed = [rules] if isinstance(rules, (str, _weir.Limit, Rule)) else list(rules)
     if not listed:
         raise ValueError("there are no rules: expected at least one limit")
-    return [rule if isinstance(rule, Rule) else Rule(rule) for rule in listed]
+    return [rule.checked() if isinstance(rule, Rule) else Rule(rule) for rule in listed]
+
+
+@functools.lru_cache(1)
+def spare() -> _weir.Store:
+    """A store in which nothing is ever taken: it says how large limits are, and which would share a state. It has room for the largest."""
+    return _weir.Store("memory:8m?large=90%")
+
+
+def share(one: Rule, other: Rule) -> bool:
+    """Whether their limits would have one state under one key. If they are too many for one call, that is not known."""
+    try:
+        spare().peek_all([("key", one.limit, 0), ("key", other.limit, 0)])
+    except (_weir.ESHARED, _weir.EINVAL):
+        return True
+    return False
+
+
+def own_words(rules: List[Rule]) -> List[str]:
+    """For each rule, a beginning that no other has: its name, or its number."""
+    taken = [str(rule.origin()) for rule in rules if not rule.shadow]
+    words = []
+    for number, rule in enumerate(rules, 1):
+        kind = "shadow." if rule.shadow else ""
+        word = f"{kind}{rule.name or f'rule{number}'}:"
+        if any(word.startswith(it) or it.startswith(word) for it in taken):
+            word = f"{kind}rule{number}:"
+        taken.append(word)
+        words.append(word)
+    return words
+
+
+def beginnings(rules: List[Rule]) -> List[str]:
+    """What is put before the keys of each rule. A client may choose what a function of the program returns. If an equal key of another
+    rule would share its state, the function's keys always begin with its rule's name: so they never depend on those of other rules."""
+    words, found = own_words(rules), []
+    enforced = [rule for rule in rules if not rule.shadow]
+    for rule, word in zip(rules, words):
+        alike = [it for it in enforced if it.origin() == rule.origin()]
+        others = [it for it in enforced if it.origin() != rule.origin()]
+        if rule.shadow:
+            found.append(word)
+        elif isinstance(rule.origin(), str) or not any(share(one, other) for one in alike for other in others):
+            found.append("")
+        else:
+            found.append(words[rules.index(alike[0])])  # two rules of one function
+    return found
+
+
+def joined(word: str, key: Optional[Key]) -> Any:
+    """The key with its rule's word, unless it begins so already. What is not a key stays as it is, for the store to refuse."""
+    if not word or not key or not isinstance(key, (str, bytes)):
+        return key
+    if isinstance(key, str):
+        return key if key.startswith(word) else word + key
+    return key if key.startswith(word.encode()) else word.encode() + key
 
 
 def is_key(key: Key) -> bool:
@@ -275,7 +389,7 @@ def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
 
 # ---- deciding ----
 
-OPTIONS = ("exempt", "on_error", "on_denied", "headers", "trusted_hops", "deny_status", "ipv4_prefix", "ipv6_prefix")
+OPTIONS = ("exempt", "on_error", "on_denied", "on_shadow", "headers", "trusted_hops", "deny_status", "ipv4_prefix", "ipv6_prefix")
 
 
 def refuse_others(others: Any) -> None:
@@ -293,6 +407,7 @@ class Asked(NamedTuple):
     rules: List[Rule]  # one per request
     names: List[Optional[str]]  # one per limit
     holds: bool  # slots of concurrent limits, for as long as the request takes
+    shadows: List[Tuple[Key, Rule, int]]  # decided each for itself, never enforced
 
 
 class Answer(NamedTuple):
@@ -304,13 +419,14 @@ class Answer(NamedTuple):
 
 
 OnDenied = Optional[Callable[[Request, _weir.Decision], Any]]
+OnShadow = Optional[Callable[[Request, _weir.Decision], None]]
 
 
 class Guard:
     """The rules of a middleware, and what it answers."""
 
     def __init__(self, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", on_denied: OnDenied = None,
-                 headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
+                 on_shadow: OnShadow = None, headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
                  ipv6_prefix: int = 64) -> None:
         if on_error not in ("deny", "allow"):
             raise ValueError(f'invalid on_error "{on_error}": expected deny or allow')
@@ -318,17 +434,20 @@ class Guard:
             raise ValueError(f'invalid headers "{headers}": expected ietf, ietf-06, x-ratelimit, openai, retry-after or off')
         if trusted_hops != SERVER and not (isinstance(trusted_hops, int) and 0 <= trusted_hops <= 100):
             raise ValueError(f'invalid trusted_hops {trusted_hops!r}: expected the number of proxies, 0 to 100, or "server"')
-        if on_denied is not None and not callable(on_denied):
-            raise TypeError(f"on_denied must be a function of the request and the decision, not {type(on_denied).__name__}")
+        for word, given_function in (("on_denied", on_denied), ("on_shadow", on_shadow)):
+            if given_function is not None and not callable(given_function):
+                raise TypeError(f"{word} must be a function of the request and the decision, not {type(given_function).__name__}")
         if not 400 <= deny_status <= 599:
             raise ValueError(f"invalid deny_status {deny_status}: expected 400 to 599")
         if not (1 <= ipv4_prefix <= 32 and 1 <= ipv6_prefix <= 128):
             raise ValueError("invalid prefix: expected ipv4_prefix 1 to 32, ipv6_prefix 1 to 128")
-        self.store = as_store(store)
         given = as_rules(rules)
+        self.store = as_store(store)
+        self.store._deny_full()  # who finds no room is denied, with a decision
         self.places = [rule.places() for rule in given]
         self.rules = [rule.own_key()._replace(limit=self.store.limit(rule.limit)) for rule in given]
         self.exempt, self.on_error, self.on_denied, self.headers = as_exempt(exempt), on_error, on_denied, headers
+        self.on_shadow, self.begins = on_shadow, beginnings(self.rules)
         self.trusted_hops, self.deny_status, self.prefixes = trusted_hops, deny_status, {4: ipv4_prefix, 6: ipv6_prefix}
         self.told = 0.0
         self.check_rules()
@@ -336,12 +455,15 @@ class Guard:
     def check_rules(self) -> None:
         """Rules that could not be decided together are found at the start, not by the first request."""
         for rule in self.rules:
-            if not callable(rule.key):
-                raise TypeError(f"the key of a rule must be a function of the request, not {type(rule.key).__name__}")
+            if rule.shadow and self.store.limit(rule.limit).lease_us:
+                raise ValueError(f"the rule {rule.called()} is in shadow and concurrent: shadow=True is for the other kinds of limit")
+        enforced = [(its, rule) for its, rule in zip(self.places, self.rules) if not rule.shadow]
+        for (its, one), (places, other) in itertools.combinations(enforced, 2):
+            if one.origin() == other.origin() and overlap(its, places) and share(one, other):
+                raise _weir.ESHARED(f"two limits of one key would share a state: of the rules {one.called()} and {other.called()}; give each its own key")
         try:
-            for places, key in {(its, rule.key): None for its, rule in zip(self.places, self.rules)}:
-                together = [rule for its, rule in zip(self.places, self.rules) if rule.key is key and its in (None, places)]
-                asked = self.asked([("check", rule, 1 if callable(rule.cost) else rule.cost) for rule in together])
+            for _, rule in enforced:
+                asked = self.asked([("check", rule, 1 if callable(rule.cost) else rule.cost)], [])
                 self.fields(asked, self.store.peek_all(asked.requests))
         except STORE_FAILED as error:
             log.warning("weir: the store cannot be asked yet: %s", error)
@@ -356,20 +478,49 @@ class Guard:
         if self.exempt(request):
             return None
         found: List[Tuple[Key, Rule, int]] = []
-        for rule, places in zip(self.rules, self.places):
-            key = rule.key(request) if places is None or request.is_at(places) else None
-            if key is not None:
-                found.append((key, rule, rule.cost(request) if callable(rule.cost) else rule.cost))
-        return self.asked(found) if found else None
+        shadows: List[Tuple[Key, Rule, int]] = []
+        for rule, places, word in zip(self.rules, self.places, self.begins):
+            try:
+                key = rule.key(request) if places is None or request.is_at(places) else None
+                if key is not None:
+                    one = joined(word, key), rule, rule.cost(request) if callable(rule.cost) else rule.cost
+                    (shadows if rule.shadow else found).append(one)
+            except Exception as error:
+                if not rule.shadow:
+                    raise
+                self.shadow_failed(error)
+        return self.asked(found, shadows) if found or shadows else None
 
-    def asked(self, found: List[Tuple[Key, Rule, int]]) -> Asked:
+    def asked(self, found: List[Tuple[Key, Rule, int]], shadows: List[Tuple[Key, Rule, int]]) -> Asked:
         requests: List[Tuple[Key, _weir.Limit, int]] = []
         names: List[Optional[str]] = []
         for key, rule, cost in found:
             limit = self.store.limit(rule.limit)
             requests.append((key, limit, cost))
             names += [rule.name] * len(limit)
-        return Asked(requests, [rule for _, rule, _ in found], names, any(limit.lease_us for _, limit, _ in requests))
+        return Asked(requests, [rule for _, rule, _ in found], names, any(limit.lease_us for _, limit, _ in requests), shadows)
+
+    # ---- shadows ----
+
+    def shadow_requests(self, asked: Asked) -> List[Tuple[Key, _weir.Limit, int]]:
+        return [(key, self.store.limit(rule.limit), cost) for key, rule, cost in asked.shadows]
+
+    def tell_shadows(self, request: Request, asked: Asked, decisions: List[_weir.Decision]) -> None:
+        """Whom rules in shadow would have denied. What the store did not decide is not told."""
+        for (key, rule, _), decision in zip(asked.shadows, decisions):
+            if decision.allowed or decision.code:
+                continue
+            if self.on_shadow is None:
+                self.warn("weir: the rule %s, in shadow, would deny requests, as one for %s", rule.called(), request.path)
+                continue
+            request.key, request.rule = key, rule
+            try:
+                self.on_shadow(request, decision)
+            except Exception:
+                self.warn("weir: on_shadow failed", trace=True)
+
+    def shadow_failed(self, error: Exception) -> None:
+        self.warn("weir: rules in shadow are not decided: %s", error)
 
     def slot(self, asked: Asked, decision: _weir.Decision) -> Optional[_slots.Slot]:
         """What is held for as long as the request takes."""
@@ -390,23 +541,39 @@ class Guard:
             if 0 <= binding < len(limit):
                 request.key, request.rule = key, rule
             binding -= len(limit)
+        rows, violated = iter(decision.rows), []
+        for (_, limit, _), rule in zip(asked.requests, asked.rules):
+            if not all([next(rows).allowed for _ in range(len(limit))]) and rule.name:
+                violated.append(rule.name)
         told: Dict[str, Any] = {
-            "allowed": False, "limit": decision.limit, "remaining": decision.remaining,
+            "violated-policies": violated, "allowed": False, "limit": decision.limit, "remaining": decision.remaining,
             "retry_after": None if decision.retry_after_us < 0 else decision.retry_after_us / 1e6,
             "reset_after": decision.reset_after_us / 1e6, "delay": 0.0, "granted": 0, "binding": decision.binding, "receipt": None,
             "degraded": decision.degraded, "local": decision.local}
-        return self.refused("closed" if decision.closed else "limit", self.fields(asked, decision), told)
+        return self.refused("full" if decision.full else "closed" if decision.closed else "limit", self.fields(asked, decision), told)
+
+    def answered(self, usual: Answer, own: Any) -> Optional[Answer]:
+        """Of what on_denied returned; what it should not return is told in the log."""
+        try:
+            return own_answer(usual, own)
+        except (TypeError, ValueError) as error:
+            return self.on_denied_failed(usual, error)
+
+    def on_denied_failed(self, usual: Answer, error: Exception) -> Answer:
+        """Who is denied stays denied, by the usual answer."""
+        self.warn("weir: on_denied failed, so the usual answer is sent: %s", error, trace=True)
+        return usual
 
     def bad(self, error: BadRequest) -> Answer:
         self.warn("weir: a request is refused: %s", error)
         return bad_request(error.detail)
 
-    def warn(self, text: str, *words: object) -> None:
+    def warn(self, text: str, *words: object, trace: bool = False) -> None:
         """At most once per second."""
         now = time.monotonic()
         if now - self.told > 1.0:
             self.told = now
-            log.warning(text, *words)
+            log.log(logging.ERROR if trace else logging.WARNING, text, *words, exc_info=trace)
 
     def refused(self, reason: str, fields: Fields, told: Mapping[str, Any]) -> Answer:
         title = "Too Many Requests" if self.deny_status == 429 else "Denied"
@@ -414,20 +581,21 @@ class Guard:
         body = json.dumps({**kind, "title": title, "status": self.deny_status, "reason": reason, **told}).encode()
         return answer(self.deny_status, [("weir-reason", reason), *fields], body)
 
-    def failed(self, asked: Asked, error: Exception) -> Optional[Answer]:
-        """What a failure of the store becomes; None: the request goes ahead. Mistakes of the program are raised."""
+    def failed(self, asked: Asked, error: Exception) -> Union[Answer, _weir.Decision, None]:
+        """What a failure of the store becomes: a denial, or 400 if the client's key is wrong; None: the request goes ahead. Mistakes of
+        the program are raised."""
         # A client can send what makes no key: that never opens the door.
         if isinstance(error, UnicodeEncodeError) or not all(is_key(key) for key, _, _ in asked.requests):
             return bad_request("the request has no valid key")
+        if isinstance(error, _weir.ESHARED):  # /a/../b is at /a/* and at /b
+            return self.bad(BadRequest(str(error), "the request can be read in two ways"))
         if not isinstance(error, STORE_FAILED):
             raise error
-        self.warn("weir: the store failed, requests are %s: %s%s", "denied" if self.on_error == "deny" else "let through", error,
-                  " (restart the workers)" if isinstance(error, _weir.EGONE) else "")
+        self.warn("weir: the store failed, requests are %s: %s", "denied" if self.on_error == "deny" else "let through", error)
         if self.on_error == "allow" and not isinstance(error, _weir.EFULL):  # who fills the store does not get through by it
             return None
-        reason = "full" if isinstance(error, _weir.EFULL) else "closed"
-        fields = [] if self.headers == "off" else [("retry-after", "1")]
-        return self.refused(reason, fields, {})
+        sizes = [(str(i), limit, cost) for i, (_, limit, cost) in enumerate(asked.requests)]
+        return spare().peek_all(sizes)._refused(isinstance(error, _weir.EFULL))
 
 
 def answer(status: int, fields: Fields, body: bytes, kind: str = "application/problem+json") -> Answer:

@@ -11,8 +11,8 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Uni
 
 from . import _slots, _weir
 from ._store import AnyStore
-from .web import (Answer, Asked, BadRequest, Exempt, Fields, Guard, NoAddress, OnDenied, Request, Rule, Rules, by_header, by_ip, everybody,
-                  own_answer, own_fields, phrase_of, refuse_others)
+from .web import (Answer, Asked, BadRequest, Exempt, Fields, Guard, NoAddress, OnDenied, OnShadow, Request, Rule, Rules, by_header, by_ip, everybody,
+                  own_fields, phrase_of, refuse_others)
 
 __all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
 App = Callable[..., Iterable[bytes]]
@@ -55,16 +55,16 @@ class RateLimit:
     ``rules`` is a limit, a ``Rule`` or a list of them. ``exempt`` is a function or a list of paths. ``on_error`` says what
     happens if the store fails: "deny" or "allow". ``on_denied(request, decision)`` is told of each denial, with ``request.rule`` and
     ``request.key``; it returns None for the usual answer, a dict for a JSON of its own, or a WSGI application such as a
-    ``flask.Response``. The decision of a request that goes ahead is in ``environ["weir.decision"]``.
+    ``flask.Response``. ``on_shadow(request, decision)`` is told what rules in shadow would deny. The decision of a request that goes ahead is in ``environ["weir.decision"]``.
     """
 
     def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", on_denied: OnDenied = None,
-                 headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
+                 on_shadow: OnShadow = None, headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
                  ipv6_prefix: int = 64, **others: Any) -> None:
         refuse_others(others)
         self.app = app
-        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, on_denied=on_denied, headers=headers, trusted_hops=trusted_hops,
-                           deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
+        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, on_denied=on_denied, on_shadow=on_shadow, headers=headers,
+                           trusted_hops=trusted_hops, deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
         request = view(environ, self.guard)
@@ -74,21 +74,37 @@ class RateLimit:
             return say(self.guard.bad(error), environ, start_response)
         if asked is None:
             return self.app(environ, start_response)
+        self.shadow(request, asked)
+        if not asked.requests:
+            return self.app(environ, start_response)
         try:
             decision = self.guard.store.take_all(asked.requests, acquire=asked.holds)
         except (_weir.Error, UnicodeEncodeError) as error:
             refused = self.guard.failed(asked, error)
-            return self.app(environ, start_response) if refused is None else say(refused, environ, start_response)
+            if refused is None:
+                return self.app(environ, start_response)
+            if isinstance(refused, Answer):
+                return say(refused, environ, start_response)
+            decision = refused
         if not decision.allowed:
             return self.deny(request, self.guard.denied(request, asked, decision), decision, start_response)
         return self.go(asked, decision, environ, start_response)
+
+    def shadow(self, request: Request, asked: Asked) -> None:
+        if asked.shadows:
+            try:
+                self.guard.tell_shadows(request, asked, self.guard.store.take_many(self.guard.shadow_requests(asked)))
+            except Exception as error:
+                self.guard.shadow_failed(error)
 
     def deny(self, request: Request, usual: Answer, decision: _weir.Decision, start_response: Any) -> Iterable[bytes]:
         try:
             own = self.guard.on_denied(request, decision) if self.guard.on_denied else None
         except BadRequest as error:
             return say(self.guard.bad(error), request.raw, start_response)
-        told = own_answer(usual, own)
+        except Exception as error:
+            return say(self.guard.on_denied_failed(usual, error), request.raw, start_response)
+        told = self.guard.answered(usual, own)
         if told is not None:
             return say(told, request.raw, start_response)
         answered: Iterable[bytes] = own(request.raw, starter(start_response, own_fields(usual), usual.status))

@@ -21,7 +21,7 @@
 struct job {
     const struct cli_call *call;
     const char *path, *store, *request, *policy;
-    bool json;
+    bool json, strict;
     char *text;
     size_t len;
     bool cluster;                        /* the store is a Redis Cluster */
@@ -241,6 +241,52 @@ static void check_print_by_name(const struct weir__policies *policies)
         putchar('\n');
 }
 
+/* Whether "NAME=…" begins here, with an attribute of the file. */
+static bool check_begins_attribute(const struct weir__attributes *attributes, const char *text)
+{
+    char name[WEIR__ATTRIBUTE_NAME_MAX];
+    size_t len = strcspn(text, "=&, ");
+    if (text[len] != '=' || len > sizeof name)
+        return false;
+    memcpy(name, text, len);
+    weir__attribute_fold(name, len);
+    for (size_t i = 0; i < attributes->count; i++) {
+        if (attributes->items[i].name_len == len && !memcmp(attributes->items[i].name, name, len))
+            return true;
+    }
+    return false;
+}
+
+/* The request, with & where a comma or blanks stand before an attribute of the file; false: they
+ * stand nowhere. Such a request has one long value, and matches less than its author thinks. */
+static bool check_meant_pairs(const char *text, const struct weir__attributes *attributes,
+                              struct weir__buffer *ret)
+{
+    bool found = false;
+    while (*text) {
+        size_t gap = strspn(text, ", ");
+        bool here = gap > 0 && check_begins_attribute(attributes, text + gap);
+        if (here)
+            weir__put(ret, "&", 1);
+        else
+            weir__put(ret, text, weir__max(1, gap));
+        text += weir__max(1, gap);
+        found = found || here;
+    }
+    return found;
+}
+
+static void check_print_meant(const struct job *job, const struct weir__policies *policies)
+{
+    char room[1024];
+    struct weir__buffer meant = weir__buffer_over(room, sizeof room);
+    if (!check_meant_pairs(job->request, &policies->attributes, &meant) || meant.cut)
+        return;
+    fputs("note: & separates attributes; did you mean ", stdout);
+    cli_print_masked(room, meant.len);
+    puts("?");
+}
+
 static void check_print_plan(const struct job *job, const struct weir__policies *policies,
                              const struct weir__plan *plan)
 {
@@ -339,6 +385,8 @@ static int check_show_request(const struct job *job, const struct weir__policies
         check_print_plan_json(job, &plan);
     else if (code == CLI_OK)
         check_print_plan(job, policies, &plan);
+    if (code == CLI_OK && !job->json)
+        check_print_meant(job, policies);
     return code;
 }
 
@@ -354,6 +402,8 @@ static int check_policies(struct job *job)
     else
         (job->json ? cli_print_policies_json : cli_print_policies)(job->path, policies,
                                                                    job->slicing);
+    if (code == CLI_OK && job->strict && cli_policies_doubtful(policies))
+        code = CLI_DENIED;
     weir__policies_free(policies);
     return code;
 }
@@ -378,10 +428,9 @@ static int cmd_check(const struct cli_call *call)
 {
     struct job job = {.call = call};
     const struct cli_option options[] = {
-        {"json", CLI_FLAG, &job.json, 0},
-        {"policy", CLI_TEXT, &job.policy, 0},
-        {"request", CLI_TEXT, &job.request, 0},
-        {"store", CLI_TEXT, &job.store, 0},
+        {"json", CLI_FLAG, &job.json, 0},       {"policy", CLI_TEXT, &job.policy, 0},
+        {"request", CLI_TEXT, &job.request, 0}, {"store", CLI_TEXT, &job.store, 0},
+        {"strict", CLI_FLAG, &job.strict, 0},
     };
     const struct cli_operand operands[] = {{"FILE", &job.path, false}};
     int code = CLI_PARSE(call, options, operands);

@@ -233,21 +233,30 @@ static void explained_print_used(const struct weir__json_node *row, int64_t most
         printf(", %" PRId64 " over the limit", amount - most);
 }
 
-/* The limit of the last charge, where that is another one: of another plan, say. */
-static void explained_print_last(const struct weir__json_node *row)
+static const struct weir__json_node *explained_last(const struct weir__json_node *row)
 {
-    const struct weir__json_node *last =
-        weir__json_typed(nodes, row, "last_charged", WEIR__JSON_OBJECT);
-    if (!last)
-        return;
-    explained_print_text(last, "text", "       last charged under ");
-    printf(": %" PRId64 " of %" PRId64 " left\n", explained_number(last, "remaining"),
-           explained_number(last, "limit"));
+    return weir__json_typed(nodes, row, "last_charged", WEIR__JSON_OBJECT);
 }
 
-static void explained_print_row(const struct weir__json_node *row, const struct cli_style *style)
+/* The limit of the last charge, where that is another one: of another plan, say. */
+static void explained_print_last(const struct weir__json_node *row, const char *before)
+{
+    const struct weir__json_node *last = explained_last(row);
+    int64_t most = explained_number(last, "limit"), left = explained_number(last, "remaining");
+    explained_print_text(last, "text", before);
+    printf(": %" PRId64 " of %" PRId64 " left", left, most);
+    explained_print_used(row, most, left);
+    putchar('\n');
+}
+
+/* `alone`: only a key was given, so that what it was last charged under says more than the limit
+ * of a request without attributes. */
+static void explained_print_row(const struct weir__json_node *row, bool alone,
+                                const struct cli_style *style)
 {
     bool allowed = explained_is_true(row, "allowed");
+    if (alone && explained_last(row))
+        explained_print_last(row, "  last charged under ");
     printf("  %s%s%s", allowed ? style->good : style->bad, allowed ? "yes" : "no ", style->off);
     explained_print_text(row, "text", "  ");
     int64_t most = explained_number(row, "limit"), left = explained_number(row, "remaining");
@@ -257,7 +266,8 @@ static void explained_print_row(const struct weir__json_node *row, const struct 
         explained_print_time(row, "retry_after", ", retry in ");
     explained_print_reset(row, left < most);
     putchar('\n');
-    explained_print_last(row);
+    if (!alone && explained_last(row))
+        explained_print_last(row, "       last charged under ");
     if (weir__json_typed(nodes, row, "policy", WEIR__JSON_STRING)) {
         explained_print_text(row, "policy", "       policy ");
         explained_print_text(row, "name", ", limit ");
@@ -303,12 +313,30 @@ static void explained_print_verdict(const struct weir__json_node *answer,
         explained_print_denial(answer);
         break;
     default:
-        printf("%" PRId64 " of %" PRId64 " left\n", explained_number(answer, "remaining"),
-               explained_number(answer, "limit"));
+        if (explained_number(answer, "limit") == 0)
+            puts("all limits that apply are in shadow");
+        else
+            printf("%" PRId64 " of %" PRId64 " left\n", explained_number(answer, "remaining"),
+                   explained_number(answer, "limit"));
     }
 }
 
-static int explained_print(const struct cli_call *call, struct weir__span answer, bool as_json)
+/* Whether the answer to a key alone has better news than the verdict: what a deny list says of
+ * missing attributes, or the limit of a plan that the key is not on, says little. */
+static bool explained_verdict_is_last(const struct weir__json_node *rows)
+{
+    const struct weir__json_node *verdict =
+        weir__json_typed(nodes, nodes, "verdict", WEIR__JSON_STRING);
+    const struct weir__json_node *row = rows ? rows + 1 : NULL;
+    bool last = rows && rows->len > 0 && verdict && verdict->text[0] == 'd';
+    for (uint32_t i = 0; rows && i < rows->len; i++, row = &nodes[row->next])
+        last = last || explained_last(row);
+    return last;
+}
+
+/* `alone`: of a policy, and a key without attributes was given. */
+static int explained_print(const struct cli_call *call, struct weir__span answer, bool alone,
+                           bool as_json)
 {
     struct cli_style style = cli_style_of(stdout);
     if (as_json) {
@@ -318,11 +346,17 @@ static int explained_print(const struct cli_call *call, struct weir__span answer
     int count = weir__json_read((char *)answer.data, answer.len, nodes, NODES_MAX, NULL);
     if (count <= 0 || nodes[0].type != WEIR__JSON_OBJECT)
         return cli_fail(call, CLI_FAILED, "the answer of the server is not JSON, or too long");
-    explained_print_verdict(nodes, &style);
     const struct weir__json_node *rows = weir__json_typed(nodes, nodes, "limits", WEIR__JSON_ARRAY);
     const struct weir__json_node *row = rows ? rows + 1 : NULL;
+    bool verdict_last = alone && explained_verdict_is_last(rows);
+    if (!verdict_last)
+        explained_print_verdict(nodes, &style);
     for (uint32_t i = 0; rows && i < rows->len; i++, row = &nodes[row->next])
-        explained_print_row(row, &style);
+        explained_print_row(row, alone, &style);
+    if (verdict_last) {
+        fputs("without attributes: ", stdout);
+        explained_print_verdict(nodes, &style);
+    }
     return CLI_OK;
 }
 
@@ -436,7 +470,8 @@ static int explain_there(const struct cli_call *call, const struct asked *asked)
     else if (only_limits)
         code = explain_here(call, asked);
     else
-        code = explained_print(call, answer, asked->as_json);
+        code = explained_print(call, answer, asked->policy && asked->key && !asked->request,
+                               asked->as_json);
     weir_store_close(store);
     return code;
 }

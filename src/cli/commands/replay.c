@@ -232,9 +232,8 @@ static int report_damage(const struct replay *replay)
     return cli_logs_check_damage(replay->call, &replay->facts);
 }
 
-static void report_put_classes(struct weir__json *json, void *context)
+static void report_put_classes(struct weir__json *json, const struct replay *replay)
 {
-    const struct replay *replay = context;
     if (replay->classes.count == 0)
         return;
     weir__json_open(json, "classes", '[');
@@ -255,6 +254,22 @@ static void report_put_classes(struct weir__json *json, void *context)
     weir__json_close(json, ']');
 }
 
+/* What only a replay knows. */
+static void report_put_more(struct weir__json *json, void *context)
+{
+    const struct replay *replay = context;
+    report_put_classes(json, replay);
+    replay_policies_put_idle(json, replay);
+}
+
+/* An input without a request: it is named, because the summary of a trace does not name it. */
+static void report_tell_empty(const struct replay *replay)
+{
+    if (replay->is_trace && replay->engine->requests == 0)
+        cli_fail(replay->call, CLI_OK, "%s has no requests",
+                 cli_logs_name(replay->logs.path_count > 0 ? replay->logs.paths[0] : "-").text);
+}
+
 static int report(struct replay *replay)
 {
     struct desk_report report = {
@@ -268,7 +283,7 @@ static int report(struct replay *replay)
         .command = "weir replay",
         .heading = "What limits would have done",
         .several = replay->limit_texts.count > 0,
-        .more = report_put_classes,
+        .more = report_put_more,
         .context = replay,
     };
     int code = CLI_OK;
@@ -290,8 +305,11 @@ static int report(struct replay *replay)
     } else if (!replay->decisions) {
         replay_print(replay, &report);
     }
-    if (replay->engine->requests > 0)
+    if (replay->engine->requests > 0) {
         replay_policies_tell_idle(replay);
+        replay_policies_tell_unseen(replay);
+    }
+    report_tell_empty(replay);
     int damage = report_damage(replay);
     return code ? code : damage;
 }
@@ -339,12 +357,33 @@ static int candidate_read(struct replay *replay, const char *text)
     return candidate_add(replay, text, len, text + len + 1);
 }
 
+/* Whether the first file is not there and is a limit: somebody wrote LIMITS beside --limit or
+ * --policies. */
+static bool candidates_have_limits(const struct replay *replay)
+{
+    weir_limit *limit = NULL;
+    if ((!replay->policies_path && replay->limit_texts.count == 0) ||
+        replay->logs.path_count == 0 || access(replay->logs.paths[0], F_OK) == 0)
+        return false;
+    bool is = weir_limit_parse(replay->logs.paths[0], &limit, NULL) == 0;
+    weir_limit_free(limit);
+    return is;
+}
+
 /* What is to be decided by what. Without --limit and --policies the first operand is the limits. */
 static int candidates_read(struct replay *replay)
 {
     const struct cli_call *call = replay->call;
     if (replay->policies_path && replay->limit_texts.count > 0)
-        return cli_fail(call, CLI_USAGE, "--limit and --policies exclude each other");
+        return cli_fail(call, CLI_USAGE,
+                        "--limit and --policies exclude each other: drop one of them; to compare "
+                        "both, run it twice");
+    if (candidates_have_limits(replay))
+        return cli_fail(call, CLI_USAGE, "LIMITS \"%s\" and %s exclude each other: drop %s",
+                        cli_show_text(replay->logs.paths[0]).text,
+                        replay->policies_path ? "--policies" : "--limit",
+                        replay->policies_path ? "one of them; to compare both, run it twice"
+                                              : "LIMITS, or write it as --limit NAME=LIMITS");
     if (replay->url && (replay->policies_path || replay->limit_texts.count > 0))
         return cli_fail(call, CLI_USAGE,
                         "--store keeps the states of one limit: write LIMITS, without --limit and "

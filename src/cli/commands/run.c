@@ -184,8 +184,9 @@ static int run_wait(struct run *run, weir_error *err)
     if (!receipt || request.acquire || code == WEIR_ECANCELED)
         return code;
     /* a server's own receipt, which the library cannot settle */
-    return cli_server_settle(run->store, run->key, run->limit, receipt, 0, err) ? code
-                                                                                : WEIR_ECANCELED;
+    const struct cli_server_settle back = {
+        {.key = &run->key, .limit = weir_limit_text(run->limit)}, -1, 0, receipt, 0};
+    return cli_server_settle(run->store, &back, err) ? code : WEIR_ECANCELED;
 }
 
 /* Ends like a command that the signal ends, with nothing left behind. */

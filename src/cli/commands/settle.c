@@ -11,12 +11,24 @@
 
 /* ---- settle ---- */
 
+/* Whose charge a server shall correct. */
+static struct cli_server_charge charge_of(const struct cli_request *request)
+{
+    return (struct cli_server_charge){.key = request->key_text ? &request->key : NULL,
+                                      .limit = request->limit ? weir_limit_text(request->limit)
+                                                              : request->policy_limit,
+                                      .policy = request->policy,
+                                      .attributes = request->attributes};
+}
+
 static int settle_work(const struct cli_call *call, const struct cli_request *request)
 {
     weir_error err = {0};
+    const struct cli_server_settle sent = {charge_of(request), request->taken, request->least,
+                                           request->receipt, request->actual};
+    bool late = weir__settle_is_late(request->store, request->receipt);
     int code = cli_is_server(request->store)
-                   ? cli_server_settle(request->store, request->key, request->limit,
-                                       request->receipt, request->actual, &err)
+                   ? cli_server_settle(request->store, &sent, &err)
                    : weir_settle(request->store, request->key, request->limit, request->receipt,
                                  request->actual, &err);
     bool before = code == WEIR_ESETTLED;
@@ -27,12 +39,17 @@ static int settle_work(const struct cli_call *call, const struct cli_request *re
         weir__json_put_bool(&json, "settled", true);
         if (before)
             weir__json_put_bool(&json, "before", true);
+        else if (late)
+            weir__json_put_bool(&json, "late", true);
         weir__json_put_int(&json, "actual", request->actual);
         cli_json_end(&json, '}');
     } else if (before) {
         puts("already settled: nothing changed");
     } else {
-        printf("settled: the charge is now %" PRId64 "\n", request->actual);
+        printf("settled: the charge is now %" PRId64 "%s\n", request->actual,
+               late ? "; more than an hour after the take, so do not settle it again: it may count "
+                      "twice"
+                    : "");
     }
     return CLI_OK;
 }
@@ -42,7 +59,7 @@ const struct cli_command cli_settle = {
     .summary = "correct a charge when the real cost is known",
     .run = cli_request_run,
     .looks = true,
-    .takes = CLI_TAKES_LIMITS | CLI_TAKES_RECEIPT,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_RECEIPT | CLI_TAKES_POLICY,
     .work = settle_work,
 };
 
@@ -160,13 +177,7 @@ static int refund_work(const struct cli_call *call, const struct cli_request *re
     weir_error err = {0};
     size_t count = limit ? limit->count : 0, kept = 0;
     bool server = cli_is_server(request->store);
-    const struct cli_server_refund sent = {.key = request->key_text ? &request->key : NULL,
-                                           .limit = limit ? weir_limit_text(limit)
-                                                          : request->policy_limit,
-                                           .policy = request->policy,
-                                           .attributes = request->attributes,
-                                           .id = request->id,
-                                           .amount = request->amount};
+    const struct cli_server_refund sent = {charge_of(request), request->id, request->amount};
     int code = server ? cli_server_refund(request->store, &sent, rows, &count)
                       : refund_here(request, texts, rows, &err);
     bool before = code == WEIR_ESETTLED;
@@ -187,7 +198,7 @@ const struct cli_command cli_refund = {
     .name = "refund",
     .summary = "give back what was charged, without a receipt",
     .run = cli_request_run,
-    .takes = CLI_TAKES_LIMITS | CLI_TAKES_AMOUNT,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_AMOUNT | CLI_TAKES_POLICY,
     .looks = true,
     .work = refund_work,
 };

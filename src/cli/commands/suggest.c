@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define SPARED_MOST 200 /* bytes */
+#define WIDE_MOST 256   /* bytes of paths: longer lists are left as they are */
 #define LATE_PART 10    /* at most a tenth of the lines may be late */
 
 /* Whether a text can stand in a policy: it has no control characters. */
@@ -42,12 +43,13 @@ static bool suggest_can_exempt(const struct suggest *suggest)
     return true;
 }
 
-/* Of a log that is still written, later passes read more than the first one. */
+/* All passes read the same bytes, unless somebody overwrites them. */
 static void suggest_check_same(const struct suggest *suggest)
 {
     const struct desk_suggest *result = suggest->result;
     int64_t read = result->parts[0].requests + result->parts[1].requests;
-    bool gone = !result->judged && result->passes > 1 && result->parts[0].requests == 0;
+    bool gone = !result->judged && result->passes > (result->suspects.hidden ? 2 : 1) &&
+                result->parts[0].requests == 0;
     if ((result->judged && read != result->whole->requests) || gone)
         fprintf(stderr,
                 "weir suggest: the log changed while it was read: %" PRId64
@@ -74,12 +76,50 @@ static void suggest_check_order(const struct suggest *suggest)
              "servers one by one, or use --disorder.");
 }
 
+/* The filter without conditions on the status. True: there are such conditions. */
+static bool suggest_put_every_status(struct suggest *suggest)
+{
+    const struct cli_list *where = &suggest->logs.where;
+    struct cli_list *every = &suggest->every_status;
+    for (size_t i = 0; i < where->count; i++) {
+        const char *text = where->texts[i];
+        if (strncmp(text, "status=", 7) && strncmp(text, "status!=", 8))
+            every->texts[every->count++] = text;
+    }
+    return every->count < where->count;
+}
+
+/* --where with all spellings of its path that the texts to paste limit. Nothing, unless one of its
+ * conditions names paths. */
+static void suggest_put_wide(struct suggest *suggest)
+{
+    const struct cli_list *where = &suggest->logs.where;
+    struct cli_list *wide = &suggest->wide;
+    const char *paths = NULL;
+    for (size_t i = 0; i < where->count; i++) {
+        const char *values = suggest_path_values(where->texts[i]);
+        if (values && paths)
+            return;
+        paths = values ? values : paths;
+    }
+    if (!paths || strlen(paths) > WIDE_MOST)
+        return;
+    suggest->wide_path = weir__buffer_growing();
+    weir__put_text(&suggest->wide_path, "lower(path)=");
+    suggest_put_paths(&suggest->wide_path, paths, true);
+    for (size_t i = 0; i < where->count; i++)
+        wide->texts[wide->count++] =
+            suggest_path_values(where->texts[i]) ? suggest->wide_path.data : where->texts[i];
+}
+
 static int suggest_run(struct suggest *suggest)
 {
+    suggest_put_wide(suggest);
     weir_error err = {0};
     struct desk_suggest_options options = {.goal = suggest->goal,
                                            .spare = suggest->spare.texts,
                                            .spare_count = suggest->spare.count,
+                                           .by_status = suggest_put_every_status(suggest),
                                            .selects = suggest->logs.where.count > 0,
                                            .can_exempt = suggest_can_exempt(suggest),
                                            .memory = suggest->logs.memory,
@@ -146,6 +186,7 @@ static int cmd_suggest(const struct cli_call *call)
     if (code == CLI_OK)
         code = suggest_run(suggest);
     desk_suggest_free(suggest->result);
+    weir__buffer_free(&suggest->wide_path);
     suggest_input_close(suggest);
     free(suggest);
     free(paths);

@@ -45,6 +45,23 @@ static int zone_address(const struct cli_call *call, const char *name, char *ret
     return CLI_OK;
 }
 
+/* Who names the zone of shm:/name without the scheme means no file. */
+static int zone_check_scheme(const struct cli_call *call, const char *name)
+{
+    char shared[NAME_MAX + 2];
+    const char *bare = name + (name[0] == '/');
+    if (strchr(bare, '/') || strlen(bare) > NAME_MAX || access(name, F_OK) == 0)
+        return CLI_OK;
+    snprintf(shared, sizeof shared, "/%s", bare);
+    int fd = shm_open(shared, O_RDONLY, 0);
+    if (fd < 0 && errno != EACCES)
+        return CLI_OK;
+    if (fd >= 0)
+        close(fd);
+    return cli_fail(call, CLI_FAILED, "%s: there is no such file; did you mean shm:%s?",
+                    cli_show_text(name).text, cli_show_text(shared).text);
+}
+
 /* ---- printing ---- */
 
 static double zone_share(uint64_t part, uint64_t all)
@@ -55,6 +72,18 @@ static double zone_share(uint64_t part, uint64_t all)
 static double zone_bytes_per_key(const weir_zone_info *info)
 {
     return info->capacity ? (double)(info->size - info->large_bytes) / (double)info->capacity : 0;
+}
+
+/* What there was too little room in. The zone does not tell, so: what is full now. A table evicts
+ * nobody before three quarters of it are taken; leases stop at half of the large area. */
+static const char *zone_remedy(const weir_zone_info *info)
+{
+    if (info->limits >= info->limits_max - info->limits_max / 8)
+        return "make the zone larger, or use fewer different limits";
+    if (info->keys < info->capacity - info->capacity / 4 &&
+        info->large_used >= info->large_bytes / 2 - info->large_bytes / 16)
+        return "raise large=, there is no room for more logs, windows or leases";
+    return "make the zone larger";
 }
 
 static void zone_print_info(const char *url, const weir_zone_info *info)
@@ -78,13 +107,14 @@ static void zone_print_info(const char *url, const weir_zone_info *info)
     printf("             %s%12" PRIu64 "%s states in use, while they were denied\n",
            live ? style.bad : "", info->evicted_soonest, live ? style.off : "");
     if (info->refused)
-        printf("  refused    %s%12" PRIu64 "%s new keys, because there was no room\n", style.bad,
+        printf("  refused    %s%12" PRIu64 "%s requests, because there was no room\n", style.bad,
                info->refused, style.off);
     printf("  repairs    %12" PRIu64 " after a process died\n", info->repairs);
     if (live)
-        printf("  States in use were evicted, so limits were too lenient: make the zone larger.\n");
+        printf("  States in use were evicted, so limits were too lenient: %s.\n",
+               zone_remedy(info));
     if (info->refused)
-        printf("  New keys were refused, so limits were too strict: make the zone larger.\n");
+        printf("  Requests were refused, so limits were too strict: %s.\n", zone_remedy(info));
 }
 
 static void zone_print_json(const char *url, const weir_zone_info *info)
@@ -139,7 +169,9 @@ struct zone_task {
 static int zone_open_and(const struct cli_call *call, const struct zone_task *task, const char *url)
 {
     weir_store *store = NULL;
-    int code = cli_open_store(call, url, &store);
+    int code = zone_check_scheme(call, task->name);
+    if (code == CLI_OK)
+        code = cli_open_store(call, url, &store);
     if (code == CLI_OK)
         code = task->dump ? cli_zone_dump(call, store, url)
                           : zone_look(call, store, url, task->check, task->json);

@@ -31,17 +31,32 @@ static void entries_read_common(struct weir__reader *reader, const struct weir__
     ret->shadow = weir__yaml_get_bool(reader->yaml, map, "shadow", ret->shadow);
 }
 
+/* Whether a proxy may ask for it: not by name, and not if a request must say what only programs
+ * know. */
+static bool entries_is_for_proxies(const struct weir__reader *reader,
+                                   const struct weir__policy *policy)
+{
+    bool found = !policy->by_name;
+    for (size_t i = 0; i < policy->match.count && found; i++) {
+        const struct weir__condition *it = &policy->match.items[i];
+        found = it->negated || weir__attribute_known(&reader->set->attributes.items[it->attribute]);
+    }
+    return found;
+}
+
 /* The limit of an entry, or of an override of one. Proxies take, and cannot release. */
 static const weir_limit *entries_read_limit(struct weir__reader *reader,
                                             const struct weir__yaml_node *map, const char *owner,
-                                            const struct weir__policy *policy)
+                                            const struct weir__policy *policy, bool shadow)
 {
     const weir_limit *limit = weir__read_limit(reader, map, owner);
-    if (limit && !policy->by_name && weir__has_leases(limit))
+    if (limit && entries_is_for_proxies(reader, policy) && weir__has_leases(limit))
         weir__reader_warn(
             reader, map,
-            "a concurrent limit needs acquire and release: requests that only take, as "
-            "proxies do, are refused where it applies");
+            shadow ? "a concurrent limit needs acquire and release: requests that only take, as "
+                     "proxies do, hold no slot of it, and are refused once it is not in shadow"
+                   : "a concurrent limit needs acquire and release: requests that only take, as "
+                     "proxies do, are refused where it applies");
     return limit;
 }
 
@@ -82,7 +97,7 @@ static void entries_read_one(struct weir__reader *reader, const struct weir__yam
                         "%s has no key; add key: ip, or key: \"'all'\" for one that all requests "
                         "share",
                         owner);
-    entry->limit = entries_read_limit(reader, map, owner, policy);
+    entry->limit = entries_read_limit(reader, map, owner, policy, entry->shadow);
     entries_check_least(reader, map, entry, entry->limit);
     entries_check_own_costs(reader, map, entry->limit);
     entry->reduced = weir__reduce_limit(reader, map, entry->limit, entry->shares);
@@ -123,11 +138,15 @@ static struct weir__entry *entries_find(struct weir__reader *reader,
         if (node ? !strcmp(policy->entries[i].name, name.data) : policy->entry_count == 1)
             return &policy->entries[i];
     }
-    if (node)
+    if (node) {
         weir__yaml_refuse(reader->yaml, node, "no limit of this policy has that name");
-    else
-        weir__yaml_fail(reader->yaml, map, "which limit is it for? Add entry: %s",
-                        policy->entries[0].name);
+        return NULL;
+    }
+    char list[WEIR__ENTRIES_MAX * (WEIR__POLICY_NAME_MAX + 2) + 1];
+    struct weir__buffer names = weir__buffer_over(list, sizeof list);
+    for (size_t i = 0; i < policy->entry_count; i++)
+        weir__put_format(&names, "%s%s", i == 0 ? "" : ", ", policy->entries[i].name);
+    weir__yaml_fail(reader->yaml, map, "which limit is it for? Add entry: with one of %s", list);
     return NULL;
 }
 
@@ -136,14 +155,14 @@ static void entries_read_override(struct weir__reader *reader, const struct weir
 {
     static const char *const allowed[] = {"when", "entry", "limit", "tier", NULL};
     const struct weir__yaml_node *when = weir__yaml_get(map, "when");
-    struct weir__override found = {.limit = NULL};
+    struct weir__override found = {.line = map->line};
     if (weir__yaml_only(reader->yaml, map, allowed) && !when)
         weir__yaml_fail(reader->yaml, map, "an override needs when: {ATTRIBUTE: VALUE}");
     if (reader->yaml->code)
         return;
     weir__read_conditions(reader, when, &found.when);
     struct weir__entry *entry = entries_find(reader, map, policy);
-    found.limit = entries_read_limit(reader, map, "the override", policy);
+    found.limit = entries_read_limit(reader, map, "the override", policy, entry && entry->shadow);
     if (reader->yaml->code)
         return;
     entries_check_least(reader, map, entry, found.limit);

@@ -77,7 +77,7 @@ static void key_read_attribute(struct weir__reader *reader, const struct weir__y
         return;
     }
     struct weir__attribute *attribute = &set->attributes.items[ret->attribute];
-    attribute->needed = true;
+    attribute->needed = attribute->counted = true;
     if (slash && attribute->spelling != WEIR__AS_ADDRESS)
         weir__yaml_refuse(reader->yaml, node, "only addresses have networks; write ip(NAME)/24/64");
     /* YAML took the quotes of key: 'all', and an attribute that is never there limits nothing. */
@@ -260,10 +260,13 @@ static int cost_read_attribute(struct weir__reader *reader, const struct weir__y
 {
     struct weir__span text = weir__yaml_text(reader->yaml, node, "cost");
     int found = weir__read_attribute(reader, node, text);
-    if (found >= 0 && reader->set->attributes.items[found].spelling == WEIR__AS_ADDRESS)
+    if (found < 0)
+        return found;
+    struct weir__attribute *attribute = &reader->set->attributes.items[found];
+    if (attribute->spelling == WEIR__AS_ADDRESS)
         weir__yaml_refuse(reader->yaml, node, "an address is not a cost");
-    if (found >= 0 && !has_default)
-        reader->set->attributes.items[found].needed = true;
+    attribute->counted = true;
+    attribute->needed |= !has_default;
     return found;
 }
 

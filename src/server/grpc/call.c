@@ -245,7 +245,7 @@ static void grpc_count_policies(struct server_conn *conn, const struct server_gr
         server_count_listed(thread->counters, SERVER_SERIES_TOTAL, !rls->over);
     else
         server_count_decision(thread->counters, SERVER_SERIES_TOTAL, !rls->over,
-                              decision->degraded);
+                              decision->degraded || server_plan_shadow_degraded(plan));
     server_plan_count(thread, rules, plan, !rls->over);
     bool quiet = !rls->over && !server_plan_shadow_denied(plan);
     if (thread->log && server_access_log_wants(thread->log, quiet)) {

@@ -12,8 +12,10 @@
 #include <string.h>
 
 #define TOP_SHOWN 20
-#define POLICIES_ROOM ((size_t)2048)   /* an entry, its meaning included */
-#define RELOAD_ROOM ((size_t)40 << 10) /* eleven notes of 512 bytes, each byte escaped */
+#define POLICIES_ROOM ((size_t)2048) /* an entry, its meaning included */
+#define ESCAPED 6                    /* bytes of JSON for one of a text, at most */
+#define PROBLEM_ROOM (ESCAPED * sizeof((weir_error *)0)->message + 256)
+#define RELOAD_ROOM (ESCAPED * (size_t)WEIR__NOTE_MAX * (SERVER_NOTES_TOLD + 1) + 256)
 
 static struct weir__span admin_accept_of(const struct weir__http_request *request)
 {
@@ -249,7 +251,7 @@ static enum server_routed admin_work(const struct server_http_call *call, enum s
 
 static void admin_answer_problem(struct server_work *work, int status, const char *detail)
 {
-    struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
+    struct weir__buffer body = weir__buffer_over(work->answer, PROBLEM_ROOM);
     server_put_problem(&body, status, detail);
     work->status = status;
     work->answer_len = body.len;

@@ -38,9 +38,11 @@ static void ask_begin(const struct server_http_call *call, enum weir__verb verb,
         ask->settle.receipt = params->receipt;
         ask->settle.actual = params->actual;
     } else if (ask->kind == SERVER_ASK_REFUND) {
-        ask->refund = (struct weir__refund){
-            params->amount,
-            params->has[PARAM_ID] ? weir__refund_id(params->id.data, params->id.len) : 0};
+        ask->refund.give.amount = params->amount;
+        if (params->has[PARAM_ID]) {
+            ask->refund.give.id = weir__refund_id(params->id.data, params->id.len);
+            ask->refund.id = params->id;
+        }
     } else if (ask->kind == SERVER_ASK_LEASE) {
         ask->lease = (uint64_t)params->lease;
     }
@@ -217,26 +219,27 @@ static const char *ask_policy(const struct server_http_call *call,
     }
     if (params->refund)
         return server_planned_keep(planned, params->limit, err) ? err->message : NULL;
-    const struct weir__policy *by = planned->plan.by;
-    if (planned->plan.verdict == WEIR__VERDICT_DENY && ask->kind != SERVER_ASK_DECIDE)
+    struct weir__plan *plan = &planned->plan;
+    const struct weir__policy *by = plan->by;
+    if (plan->verdict == WEIR__VERDICT_DENY && ask->kind != SERVER_ASK_DECIDE)
         return ask_denied(conn, ask, err);
-    if (planned->plan.verdict == WEIR__VERDICT_DENY && !params->deny_status)
+    if (plan->verdict == WEIR__VERDICT_DENY && !params->deny_status)
         ask->http.deny_status = (int16_t)by->deny_status;
     if (by && by->styled && !params->has[PARAM_HEADERS])
         ask->http.style = by->style;
-    size_t leased = server_planned_leased(planned);
+    size_t leased = weir__items_leased(plan->enforced, plan->enforced_count);
+    size_t in_shadow = weir__items_leased(plan->shadow, plan->shadow_count);
     if (ask->verb == WEIR__VERB_TAKE && leased > 0)
         return SERVER_NEEDS_ACQUIRE;
-    if (planned->plan.verdict == WEIR__VERDICT_DENY)
+    if (plan->verdict == WEIR__VERDICT_DENY)
         return NULL; /* refused as such: nothing is acquired */
-    if (weir__verb_leases(ask->verb) && leased == 0)
-        return "there are no leases: no concurrent limit applies, or it is in shadow; name the "
-               "policy that has one";
-    if (ask->verb == WEIR__VERB_ACQUIRE && leased > 1 && planned->plan.together != WEIR__TOGETHER)
+    if (weir__verb_leases(ask->verb) && leased + in_shadow + plan->exempted_count == 0)
+        return "there are no leases: no concurrent limit applies; name the policy that has one";
+    if (ask->verb == WEIR__VERB_ACQUIRE && leased > 1 && plan->together != WEIR__TOGETHER)
         return "several concurrent limits are acquired in one go, which needs all keys in one slot "
                "of the cluster";
-    for (size_t i = 0; i < planned->plan.enforced_count && ask->verb == WEIR__VERB_ACQUIRE; i++)
-        planned->plan.enforced[i].acquire = weir__has_leases(planned->plan.enforced[i].limit);
+    if (ask->verb == WEIR__VERB_ACQUIRE)
+        weir__plan_acquire(plan);
     return NULL;
 }
 

@@ -443,18 +443,15 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
 /* What was given back and what is left, limit by limit. */
 static void respond_refunded(const struct server_ask *ask, struct server_response *ret)
 {
-    const struct server_several *several = server_ask_several(ask);
-    bool before = ask->code == WEIR_ESETTLED, refunded = before;
-    for (size_t i = 0; i < several->row_count; i++)
-        refunded = refunded || several->rows[i].charged < 0;
+    bool before = ask->code == WEIR_ESETTLED;
     server_response_fresh(ret, 200);
     struct weir__buffer body = server_response_buffer(ret);
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
-    weir__json_put_bool(&json, "refunded", refunded);
+    weir__json_put_bool(&json, "refunded", before || server_ask_gave_back(ask));
     if (before)
         weir__json_put_bool(&json, "before", true);
-    weir__json_put_int(&json, "amount", ask->refund.amount);
+    weir__json_put_int(&json, "amount", ask->refund.give.amount);
     respond_put_rows(&json, ask);
     weir__json_close(&json, '}');
     weir__put(&body, "\n", 1);

@@ -113,6 +113,18 @@ static bool route_is_foreign(struct server_conn *conn, const struct weir__http_r
     return false;
 }
 
+/* What proxies ask for their clients, with the Host that those have sent. */
+static bool route_is_forwarded(const struct route *route)
+{
+    return route->verb == WEIR__VERB_TAKE || route->verb == WEIR__VERB_PEEK;
+}
+
+static enum server_access route_needs(const struct route *route)
+{
+    bool admin = route->refund || weir__verbs[route->verb].caller == WEIR__VERB_ADMIN;
+    return admin ? SERVER_ADMIN : SERVER_DATA;
+}
+
 static enum server_routed route_ask(const struct server_http_call *call, const struct route *route)
 {
     struct server_conn *conn = call->conn;
@@ -126,7 +138,7 @@ static enum server_routed route_ask(const struct server_http_call *call, const s
         return SERVER_RESPONDED;
     }
     enum server_access access = server_http_access(conn, request);
-    if (access < (route->refund ? SERVER_ADMIN : SERVER_DATA)) {
+    if (access < route_needs(route)) {
         route_count_fault(conn, SERVER_FAULT_UNAUTHORIZED);
         server_http_unauthorized(ret, access);
         return SERVER_RESPONDED;
@@ -136,7 +148,7 @@ static enum server_routed route_ask(const struct server_http_call *call, const s
         server_response_problem(ret, 415, "POST takes Content-Type: application/json");
         return SERVER_RESPONDED;
     }
-    if (!get && route_is_foreign(conn, request, ret))
+    if (!(get && route_is_forwarded(route)) && route_is_foreign(conn, request, ret))
         return SERVER_RESPONDED;
     if (!server_batch_has_room(conn)) /* before a body is decoded in place */
         return SERVER_BUSY;

@@ -106,6 +106,8 @@ static uint32_t names_id(struct server_names *names, const char *first, const ch
     const uint32_t id = names->count++;
     names->names[id] = (struct server_name){.first = text, .second = text + first_len + 1};
     names->bytes += first_len + second_len;
+    names->firsts += parent == SERVER_NO_NAME;
+    names->first_bytes += parent == SERVER_NO_NAME ? first_len : 0;
     *slot = id + 1;
     if (parent != SERVER_NO_NAME)
         names_link_child(names, parent, id);
@@ -117,7 +119,8 @@ static uint32_t names_id(struct server_names *names, const char *first, const ch
 /* Each thread has its counters in its own mapping: only touched pages take memory, and no two
  * threads write to the same cache line. */
 #define SERIES_AT ((sizeof(struct server_counters) + 63) / 64 * 64)
-#define RULES_AT (SERIES_AT + SERVER_SERIES_MAX * sizeof(struct server_series))
+#define CORRECTIONS_AT (SERIES_AT + SERVER_SERIES_MAX * sizeof(struct server_series))
+#define RULES_AT (CORRECTIONS_AT + SERVER_SERIES_MAX * sizeof(struct server_corrections))
 #define COUNTERS_SIZE (RULES_AT + SERVER_RULES_MAX * sizeof(struct server_rule))
 
 _Static_assert(sizeof(struct server_series) == 64, "a series is a cache line");
@@ -130,6 +133,7 @@ static struct server_counters *metrics_counters_create(void)
         return NULL;
     struct server_counters *const counters = (struct server_counters *)memory;
     counters->series = (struct server_series *)(memory + SERIES_AT);
+    counters->corrections = (struct server_corrections *)(memory + CORRECTIONS_AT);
     counters->rules = (struct server_rule *)(memory + RULES_AT);
     return counters;
 }
@@ -164,8 +168,9 @@ static bool metrics_make_parts(struct server_metrics *metrics)
             return false;
     }
     metrics->sums.series = calloc(SERVER_SERIES_MAX, sizeof(struct server_series));
+    metrics->sums.corrections = calloc(SERVER_SERIES_MAX, sizeof(struct server_corrections));
     metrics->sums.rules = calloc(SERVER_RULES_MAX, sizeof(struct server_rule));
-    return metrics->sums.series && metrics->sums.rules &&
+    return metrics->sums.series && metrics->sums.corrections && metrics->sums.rules &&
            server_history_create(metrics->setup.now_us, &metrics->history) == 0 &&
            names_create(&metrics->series, SERVER_SERIES_MAX) == 0 &&
            names_create(&metrics->rules, SERVER_RULES_MAX) == 0 && metrics_name_constants(metrics);
@@ -197,6 +202,7 @@ void server_metrics_destroy(struct server_metrics *metrics)
         metrics_counters_destroy(metrics->threads[i]);
     free(metrics->threads);
     free(metrics->sums.series);
+    free(metrics->sums.corrections);
     free(metrics->sums.rules);
     server_history_destroy(metrics->history);
     names_destroy(&metrics->series);
@@ -248,6 +254,13 @@ void server_metrics_reloaded(struct server_metrics *metrics, bool ok, int64_t no
     pthread_mutex_unlock(&metrics->lock);
 }
 
+void server_metrics_zone_deleted(struct server_metrics *metrics, bool deleted)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->zone_deleted = deleted;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 void server_metrics_certificate(struct server_metrics *metrics, int64_t expires)
 {
     pthread_mutex_lock(&metrics->lock);
@@ -291,10 +304,14 @@ size_t server_metrics_room(struct server_metrics *metrics)
     pthread_mutex_lock(&metrics->lock);
     const size_t names = metrics->series.count + metrics->rules.count;
     const size_t bytes = metrics->series.bytes + metrics->rules.bytes;
+    const size_t policies = metrics->series.firsts, policy_bytes = metrics->series.first_bytes;
     pthread_mutex_unlock(&metrics->lock);
     /* The text report has at most six lines for a pair, 150 bytes each without its names, and an
-     * escaped byte of a name takes two. JSON has each pair once, and an escaped byte takes six. */
-    return 32768 + names * 6 * 150 + bytes * 6 * 2;
+     * escaped byte of a name takes two. JSON has each pair once, and an escaped byte takes six.
+     * A whole policy has as many lines more as there are results of settles and refunds. */
+    const size_t results = SERVER_SETTLES_COUNT + SERVER_REFUNDS_COUNT;
+    return 32768 + names * 6 * 150 + bytes * 6 * 2 + policies * results * 150 +
+           policy_bytes * results * 2;
 }
 
 /* ---- the ids of a set of policies ---- */
@@ -376,6 +393,7 @@ void server_metrics_sum(struct server_metrics *metrics)
     struct server_counters *const sums = &metrics->sums;
     memset(sums, 0, offsetof(struct server_counters, series));
     memset(sums->series, 0, metrics->series.count * sizeof *sums->series);
+    memset(sums->corrections, 0, metrics->series.count * sizeof *sums->corrections);
     memset(sums->rules, 0, metrics->rules.count * sizeof *sums->rules);
     for (size_t i = 0; i < metrics->setup.threads; i++) {
         const struct server_counters *const thread = metrics->threads[i];
@@ -383,6 +401,8 @@ void server_metrics_sum(struct server_metrics *metrics)
         server_histogram_add(&sums->latency, &thread->latency);
         metrics_add_counters(sums->series, thread->series,
                              metrics->series.count * WORDS(struct server_series));
+        metrics_add_counters(sums->corrections, thread->corrections,
+                             metrics->series.count * WORDS(struct server_corrections));
         metrics_add_counters(sums->rules, thread->rules,
                              metrics->rules.count * WORDS(struct server_rule));
     }

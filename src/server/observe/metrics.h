@@ -68,9 +68,37 @@ enum server_fault { SERVER_FAULTS(SERVER_FAULT_NAME) SERVER_FAULTS_COUNT };
 struct server_series {
     uint64_t allowed, denied;
     uint64_t failed;   /* no decision: the store failed */
-    uint64_t degraded; /* of allowed and denied: decided by the local fallback */
+    uint64_t degraded; /* of allowed and denied: decided by the local fallback, or a shadow was */
     uint64_t shadow_allowed, shadow_denied;
     uint64_t list_allowed, list_denied; /* by the lists of the policy, without its limits */
+};
+
+/* What became of a settle. */
+#define SERVER_SETTLES(X)                                                                          \
+    X(SETTLED, "settled")                                                                          \
+    X(LATE, "late")       /* settled, but so late that a repetition would no longer be noticed */  \
+    X(BEFORE, "before")   /* the receipt was settled before: nothing changed */                    \
+    X(REFUSED, "refused") /* the receipt is not ours, or of another key, limit or policy */        \
+    X(FAILED, "failed")   /* the store failed, or too much is in progress */
+
+/* What became of a refund. */
+#define SERVER_REFUNDS(X)                                                                          \
+    X(GIVEN, "given")                                                                              \
+    X(NOTHING, "nothing") /* nothing was in use */                                                 \
+    X(BEFORE, "before")   /* the id came before: nothing changed */                                \
+    X(FAILED, "failed")   /* likewise; perhaps some of its limits got it */
+
+#define SERVER_SETTLE_NAME(name, text) SERVER_SETTLE_##name,
+enum server_settle { SERVER_SETTLES(SERVER_SETTLE_NAME) SERVER_SETTLES_COUNT };
+#undef SERVER_SETTLE_NAME
+#define SERVER_REFUND_NAME(name, text) SERVER_REFUND_##name,
+enum server_refund { SERVER_REFUNDS(SERVER_REFUND_NAME) SERVER_REFUNDS_COUNT };
+#undef SERVER_REFUND_NAME
+
+/* Settles and refunds of a policy: most have none, so they lie apart from its decisions. */
+struct server_corrections {
+    uint64_t settles[SERVER_SETTLES_COUNT];
+    uint64_t refunds[SERVER_REFUNDS_COUNT];
 };
 
 #define SERVER_SERIES_MAX 32768
@@ -107,13 +135,15 @@ struct server_counters {
     uint64_t refused[SERVER_REFUSALS_COUNT];
     uint64_t bytes_in[SERVER_PROTOCOLS], bytes_out[SERVER_PROTOCOLS];
     uint64_t faults[SERVER_PROTOCOLS][SERVER_FAULTS_COUNT];
+    uint64_t unmatched; /* of the total: no policy had a limit or a list for the request */
     uint64_t envoy_unread[SERVER_UNREADS_COUNT];
     uint64_t envoy_unknown_domains; /* requests of a domain that is in no file */
     uint64_t envoy_long_keys;       /* descriptors with a text too long for a key */
     struct server_histogram
         latency;                  /* of a decision, from the parsed request to the written answer */
     struct server_series *series; /* SERVER_SERIES_MAX; only those in use take memory */
-    struct server_rule *rules;    /* SERVER_RULES_MAX, likewise */
+    struct server_corrections *corrections; /* by the ids of series, likewise */
+    struct server_rule *rules;              /* SERVER_RULES_MAX, likewise */
 };
 
 /* Adds to a counter that belongs to the calling thread. */
@@ -132,6 +162,14 @@ static inline void server_count_decision(struct server_counters *counters, uint3
     server_count(allowed ? &series->allowed : &series->denied, 1);
     if (WEIR__UNLIKELY(degraded))
         server_count(&series->degraded, 1);
+}
+
+/* The local fallback decided a policy's limit in shadow, although none of those enforced: once per
+ * request. In the total such a request counts as degraded. */
+static inline void server_count_degraded(struct server_counters *counters, uint32_t id)
+{
+    assert(id < SERVER_SERIES_MAX);
+    server_count(&counters->series[id].degraded, 1);
 }
 
 /* What a shadow entry would have decided: only for the series of the entry, the total is a sum. */
@@ -154,6 +192,21 @@ static inline void server_count_failed(struct server_counters *counters, uint32_
 {
     assert(id < SERVER_SERIES_MAX);
     server_count(&counters->series[id].failed, 1);
+}
+
+/* A settle or a refund, once for each policy whose limits it is about. */
+static inline void server_count_settle(struct server_counters *counters, uint32_t id,
+                                       enum server_settle result)
+{
+    assert(id < SERVER_SERIES_MAX && result < SERVER_SETTLES_COUNT);
+    server_count(&counters->corrections[id].settles[result], 1);
+}
+
+static inline void server_count_refund(struct server_counters *counters, uint32_t id,
+                                       enum server_refund result)
+{
+    assert(id < SERVER_SERIES_MAX && result < SERVER_REFUNDS_COUNT);
+    server_count(&counters->corrections[id].refunds[result], 1);
 }
 
 static inline void server_count_status(struct server_counters *counters, int status)
@@ -203,6 +256,9 @@ void server_series_ids_free(struct server_series_ids *ids);
 
 /* The policies were read again, or could not be. Thread-safe. */
 void server_metrics_reloaded(struct server_metrics *metrics, bool ok, int64_t now_us);
+/* Whether the zone's file was deleted while it is in use, so that its states end with us.
+ * Thread-safe. */
+void server_metrics_zone_deleted(struct server_metrics *metrics, bool deleted);
 /* When the certificate in use expires, in seconds since the epoch; 0: there is no certificate. */
 void server_metrics_certificate(struct server_metrics *metrics, int64_t expires);
 

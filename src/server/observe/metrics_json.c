@@ -89,6 +89,7 @@ static void stats_put_store(struct weir__json *json, const struct server_metrics
         weir__json_put_uint(json, "evicted_soonest", zone.evicted_soonest);
         weir__json_put_uint(json, "repairs", zone.repairs);
         weir__json_put_uint(json, "refused", zone.refused);
+        weir__json_put_bool(json, "deleted", metrics->zone_deleted);
         weir__json_close(json, '}');
     }
     weir__json_open(json, "store", '{');
@@ -158,6 +159,7 @@ static void stats_put_totals(struct weir__json *json, const struct server_metric
     weir__json_put_uint(json, "denied", total->denied + total->list_denied);
     weir__json_put_uint(json, "degraded", total->degraded);
     weir__json_put_uint(json, "failed", total->failed);
+    weir__json_put_uint(json, "unmatched", metrics->sums.unmatched);
     weir__json_put_uint(json, "shadow_allowed", shadow_allowed);
     weir__json_put_uint(json, "shadow_denied", shadow_denied);
     weir__json_close(json, '}');

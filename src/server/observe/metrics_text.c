@@ -125,6 +125,8 @@ static void lines_single(struct server_lines *lines, enum server_family type, co
 #define TEXT_OF(name, text) text,
 static const char *const REFUSALS[] = {SERVER_REFUSALS(TEXT_OF)};
 static const char *const FAULTS[] = {SERVER_FAULTS(TEXT_OF)};
+static const char *const SETTLES[] = {SERVER_SETTLES(TEXT_OF)};
+static const char *const REFUNDS[] = {SERVER_REFUNDS(TEXT_OF)};
 #undef TEXT_OF
 
 /* ---- the process ---- */
@@ -302,7 +304,7 @@ static void text_put_latency(struct server_lines *lines, const struct server_his
 
 /* ---- the store, the log ---- */
 
-static void text_put_zone(struct server_lines *lines, const weir_zone_info *zone)
+static void text_put_zone(struct server_lines *lines, const weir_zone_info *zone, bool deleted)
 {
     const struct {
         const char *name, *unit, *help;
@@ -316,6 +318,9 @@ static void text_put_zone(struct server_lines *lines, const weir_zone_info *zone
          "Used part of the room for logs, windows and leases.", zone->large_used},
         {"weir_zone_limits", NULL, "Different limits in use.", zone->limits},
         {"weir_zone_limits_max", NULL, "The maximum number of different limits.", zone->limits_max},
+        {"weir_zone_deleted", NULL,
+         "1 if the file of the zone was deleted: its states are lost when the server ends.",
+         deleted},
     };
     for (size_t i = 0; i < WEIR__COUNT(gauges); i++)
         lines_single(lines, SERVER_GAUGE, gauges[i].name, gauges[i].unit, gauges[i].help,
@@ -327,7 +332,7 @@ static void text_put_zone(struct server_lines *lines, const weir_zone_info *zone
     PUT(zone->evicted_unused, {"kind", "unused"});
     PUT(zone->evicted_soonest, {"kind", "soonest"});
     lines_single(lines, SERVER_COUNTER, "weir_zone_refused", NULL,
-                 "New states refused because there was no room (full=deny).", zone->refused);
+                 "Requests refused because there was no room for their state.", zone->refused);
     lines_single(lines, SERVER_COUNTER, "weir_zone_repairs", NULL,
                  "Repairs after a process died while it changed the zone.", zone->repairs);
 }
@@ -338,7 +343,7 @@ static void text_put_slices(struct server_lines *lines, const struct weir__slice
                  "1 if this process has its slot among the peers, and may hold slices.",
                  slices->slot);
     lines_family(lines, SERVER_GAUGE, "weir_slice_trouble", NULL,
-                 "1 if no slices are taken although a key is hot, by reason.");
+                 "1 if a key was hot and no slices can be taken since, by reason.");
     for (enum weir__trouble i = WEIR__TROUBLE_NONE + 1; i < WEIR__TROUBLES; i++)
         PUT(slices->trouble == i, {"reason", weir__trouble_name(i)});
     lines_single(lines, SERVER_GAUGE, "weir_slices_held", NULL, "Slices held now.", slices->slices);
@@ -374,7 +379,7 @@ static void text_put_store(struct server_lines *lines, const struct server_metri
                  "1 if the local fallback decided in the last ten seconds.", window.degraded > 0);
     weir_zone_info zone;
     if (metrics->setup.store && weir_store_info(metrics->setup.store, &zone) == WEIR_OK)
-        text_put_zone(lines, &zone);
+        text_put_zone(lines, &zone, metrics->zone_deleted);
     if (metrics->setup.remote) {
         unsigned away, servers = weir__remote_servers(metrics->setup.remote, &away);
         lines_family(lines, SERVER_GAUGE, "weir_store_servers", NULL,
@@ -403,8 +408,9 @@ static void text_put_access_log(struct server_lines *lines, struct server_access
 
 /* ---- decisions, by policy, limit and rule ---- */
 
-static void text_put_totals(struct server_lines *lines, const struct server_series *total)
+static void text_put_totals(struct server_lines *lines, const struct server_counters *sums)
 {
+    const struct server_series *const total = &sums->series[SERVER_SERIES_TOTAL];
     COUNTER("weir_decisions", "Requests decided, each once, by outcome.");
     PUT(total->allowed, {"outcome", "allowed"});
     PUT(total->denied, {"outcome", "denied"});
@@ -414,6 +420,8 @@ static void text_put_totals(struct server_lines *lines, const struct server_seri
     lines_single(lines, SERVER_COUNTER, "weir_degraded_decisions", NULL,
                  "Requests that the local fallback decided while the store was unreachable.",
                  total->degraded);
+    lines_single(lines, SERVER_COUNTER, "weir_unmatched_decisions", NULL,
+                 "Requests that were allowed because no policy applied.", sums->unmatched);
 }
 
 /* Whether the series is a whole policy and has something to report. */
@@ -449,6 +457,40 @@ static void text_put_policies(struct server_lines *lines, const struct server_me
         if (text_is_policy(metrics, i))
             PUT(metrics->sums.series[i].degraded, {"policy", names->names[i].first});
     }
+}
+
+/* Whether one of n counters has counted. */
+static bool text_counted(const uint64_t *counts, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += counts[i];
+    return sum > 0;
+}
+
+/* All results of a policy as soon as one has counted: then an alert sees each of them rise. */
+static void text_put_results(struct server_lines *lines, const struct server_metrics *metrics,
+                             bool refunds)
+{
+    const size_t n = refunds ? SERVER_REFUNDS_COUNT : SERVER_SETTLES_COUNT;
+    const char *const *const names = refunds ? REFUNDS : SETTLES;
+    for (uint32_t id = 0; id < metrics->series.count; id++) {
+        const struct server_corrections *const it = &metrics->sums.corrections[id];
+        const uint64_t *const counts = refunds ? it->refunds : it->settles;
+        if (id != SERVER_SERIES_ADHOC && !text_counted(counts, n))
+            continue;
+        for (size_t i = 0; i < n; i++)
+            PUT(counts[i], {"policy", metrics->series.names[id].first}, {"result", names[i]});
+    }
+}
+
+static void text_put_corrections(struct server_lines *lines, const struct server_metrics *metrics)
+{
+    COUNTER("weir_settles", "Settles for a policy, by result; \"late\" ones came more than an hour "
+                            "after the take.");
+    text_put_results(lines, metrics, false);
+    COUNTER("weir_refunds", "Refunds for a policy, by result.");
+    text_put_results(lines, metrics, true);
 }
 
 /* What enforced limits decided, or what those in shadow would have. */
@@ -553,10 +595,11 @@ static void text_put_unmatched(struct server_lines *lines, const struct server_m
 
 static void text_put_decisions(const struct server_metrics *metrics, struct server_lines *lines)
 {
-    text_put_totals(lines, &metrics->sums.series[SERVER_SERIES_TOTAL]);
+    text_put_totals(lines, &metrics->sums);
     text_put_policies(lines, metrics);
     text_put_limits(lines, metrics, false);
     text_put_limits(lines, metrics, true);
+    text_put_corrections(lines, metrics);
     text_put_reloads(lines, metrics);
     text_put_rules(lines, metrics);
     text_put_unmatched(lines, metrics);

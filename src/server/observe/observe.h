@@ -32,8 +32,9 @@ struct server_names {
     uint32_t count, max;
     uint32_t *slots; /* id + 1, or 0 */
     uint32_t mask;
-    uint64_t refused; /* pairs that got no id */
-    size_t bytes;     /* of all names */
+    uint64_t refused;           /* pairs that got no id */
+    size_t bytes;               /* of all names */
+    size_t firsts, first_bytes; /* first names by themselves, and the bytes of these */
 };
 
 /* ---- the metrics ---- */
@@ -95,6 +96,7 @@ struct server_metrics {
     uint64_t reloads_ok, reloads_failed;
     int64_t reloaded_us; /* the last successful reload, or the start */
     bool reload_failing;
+    bool zone_deleted;           /* its file */
     int64_t certificate_expires; /* seconds since the epoch; 0: no certificate */
 };
 

@@ -180,8 +180,7 @@ static void resp_select_database(const struct context *it)
 /* What COMMAND lists: everything but the test clock. */
 static bool resp_is_listed(enum weir__verb verb)
 {
-    return (weir__verbs[verb].homes & WEIR__VERB_RESP) &&
-           weir__verbs[verb].caller == WEIR__VERB_DATA;
+    return (weir__verbs[verb].homes & WEIR__VERB_RESP) && verb != WEIR__VERB_CLOCK;
 }
 
 static size_t resp_count_listed(void)
@@ -294,19 +293,24 @@ static void resp_reset(const struct context *it)
     weir__resp_put_simple(it->out, "RESET", 5);
 }
 
+static void resp_needs_admin(const struct context *it, enum weir__verb verb)
+{
+    assert(weir__verbs[verb].caller == WEIR__VERB_ADMIN);
+    server_resp_error(it->conn, it->out, SERVER_FAULT_UNAUTHORIZED,
+                      "NOPERM '%s' needs the admin token", weir__verbs[verb].name);
+}
+
 /* WEIR.CLOCK us: the test clock, there only where it was enabled. */
 static void resp_set_clock(const struct context *it)
 {
     struct server *server = it->conn->thread->server;
     int64_t us;
     weir_error err;
-    enum server_access access = it->conn->access ? it->conn->access : server_open_access(server);
     if (!server->config.test_clock)
         server_resp_error(it->conn, it->out, SERVER_FAULT_UNKNOWN,
                           "ERR the test clock is off; start the server with --test-clock");
-    else if (access < SERVER_ADMIN)
-        server_resp_error(it->conn, it->out, SERVER_FAULT_UNAUTHORIZED,
-                          "NOPERM WEIR.CLOCK needs the admin token");
+    else if (server_resp_access(it->conn) < SERVER_ADMIN)
+        resp_needs_admin(it, WEIR__VERB_CLOCK);
     else if (it->n != 2)
         resp_wrong_count(it);
     else if (weir__read_whole(it->args[1], "the time", 0, WEIR__EXACT_MAX - 1, &us, &err))
@@ -373,8 +377,10 @@ void server_resp_admin(struct server_conn *conn, const struct weir__span *args, 
     if (resp_needs_token(conn))
         server_resp_error(conn, out, SERVER_FAULT_UNAUTHORIZED,
                           "NOAUTH Authentication required: AUTH with the server's token");
-    else if (weir__verb_of_name(args[0].data, args[0].len, &verb) && verb == WEIR__VERB_CLOCK)
+    else if (!weir__verb_of_name(args[0].data, args[0].len, &verb))
+        resp_unknown_command(&it);
+    else if (verb == WEIR__VERB_CLOCK)
         resp_set_clock(&it);
     else
-        resp_unknown_command(&it);
+        resp_needs_admin(&it, verb);
 }

@@ -206,7 +206,7 @@ static int decide_plan(struct server_conn *conn, const struct decide *decide,
     if (decide->settles && planned->several.count == 0)
         return weir__fail(err, WEIR_EINVAL, 0,
                           "no limit of a policy applies, so there is nothing to settle");
-    if (server_planned_leased(planned) > 0)
+    if (weir__items_leased(planned->plan.enforced, planned->plan.enforced_count) > 0)
         return weir__fail(err, WEIR_EINVAL, 0, "%s", SERVER_NEEDS_ACQUIRE);
     return 0;
 }

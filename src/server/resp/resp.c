@@ -66,6 +66,8 @@ static void resp_put_one(struct server_batch *batch, struct server_ask *ask,
     request->least = command->asks[0].least;
     request->wait_us = command->wait_us;
     request->acquire = command->verb == WEIR__VERB_ACQUIRE;
+    if (request->acquire)
+        weir__request_name_lease(request, command->lease);
 }
 
 static void resp_put_several(struct server_ask *ask, struct server_several *several,
@@ -84,6 +86,8 @@ static void resp_put_several(struct server_ask *ask, struct server_several *seve
                            .wait_us = command->wait_us,
                            .detail = several->rows + several->row_count,
                            .acquire = command->acquires && weir__has_leases(it->limit)};
+        if (several->requests[i].acquire)
+            weir__request_name_lease(&several->requests[i], command->lease);
         several->row_count += weir_limit_count(it->limit);
     }
 }
@@ -308,11 +312,17 @@ static void resp_answer(struct server_conn *conn, struct server_batch *batch)
 
 /* ---- bytes to commands ---- */
 
-static bool resp_may_ask(struct server_conn *conn)
+enum server_access server_resp_access(struct server_conn *conn)
 {
     if (WEIR__UNLIKELY(conn->access == SERVER_NOBODY))
         conn->access = server_open_access(conn->thread->server);
-    return conn->access >= SERVER_DATA;
+    return conn->access;
+}
+
+static bool resp_may_ask(struct server_conn *conn, enum weir__verb verb)
+{
+    bool admin = weir__verbs[verb].caller == WEIR__VERB_ADMIN;
+    return server_resp_access(conn) >= (admin ? SERVER_ADMIN : SERVER_DATA);
 }
 
 static void resp_refuse(struct server_conn *conn, const char *why)
@@ -334,7 +344,7 @@ static void resp_handle(struct server_conn *conn, const char *data, const struct
     if (n == 0)
         return;
     if (WEIR__LIKELY(weir__verb_of_name(args[0].data, args[0].len, &verb)) &&
-        verb != WEIR__VERB_CLOCK && resp_may_ask(conn)) {
+        verb != WEIR__VERB_CLOCK && resp_may_ask(conn, verb)) {
         resp_add_ask(conn, verb, args, n);
         return;
     }

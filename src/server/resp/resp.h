@@ -8,6 +8,8 @@
 
 #define SERVER_RESP_ARGS_MAX 128
 
+/* What the connection may do: by its token, or without one. */
+enum server_access server_resp_access(struct server_conn *conn);
 /* PING, HELLO, AUTH, COMMAND, CLIENT, INFO, QUIT, SELECT, ECHO, RESET, WEIR.CLOCK; or an error. */
 void server_resp_admin(struct server_conn *conn, const struct weir__span *args, size_t n,
                        struct weir__buffer *out);

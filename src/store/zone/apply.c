@@ -142,7 +142,8 @@ static int refuse(struct weir__zone *zone, struct weir__op *op, int code)
     op->ret->allowed = false;
     op->ret->full = true;
     op->ret->delay_us = op->ret->granted = 0;
-    op->ret->retry_after_us = weir__table_room_in(zone, op);
+    op->ret->retry_after_us =
+        op->group ? weir__ring_room_in(zone, op) : weir__table_room_in(zone, op);
     return 0;
 }
 

@@ -150,14 +150,21 @@ bool weir__arena_has_others(const struct weir__zone *zone, uint32_t arena)
                atomic_load_explicit(&it->rows, memory_order_relaxed);
 }
 
-/* Without the lock it is a guess. */
-bool weir__arena_may_have_lapsed(const struct weir__zone *zone, uint32_t arena, bool leases,
-                                 int64_t now_us)
+/* Without the lock it is a guess. While somebody searches, it may be any time. */
+int64_t weir__arena_lapses_at(const struct weir__zone *zone, uint32_t arena, bool leases)
 {
     const struct weir__block_arena *it = &zone->arenas[arena];
     bool any = leases ? atomic_load_explicit(&it->leases, memory_order_relaxed) > 0
                       : weir__arena_has_others(zone, arena);
-    return any && (it->lapse_hand[leases] || atomic_load(&it->lapses_us[leases]) <= now_us);
+    if (!any)
+        return INT64_MAX;
+    return it->lapse_hand[leases] ? 0 : atomic_load(&it->lapses_us[leases]);
+}
+
+bool weir__arena_may_have_lapsed(const struct weir__zone *zone, uint32_t arena, bool leases,
+                                 int64_t now_us)
+{
+    return weir__arena_lapses_at(zone, arena, leases) <= now_us;
 }
 
 static void lapses_lower(_Atomic int64_t *lapses, int64_t to)
@@ -298,7 +305,7 @@ bool weir__arena_is_sound(struct weir__zone *zone, uint32_t arena, bool *ret_hel
 
 /* ---- all of them ---- */
 
-bool weir__leases_fit(struct weir__zone *zone, unsigned order)
+bool weir__leases_fit(const struct weir__zone *zone, unsigned order)
 {
     int64_t most = zone->layout.units / 2, more = INT64_C(1) << order;
     return atomic_load_explicit(&zone->header->lease_units, memory_order_relaxed) + more <= most;

@@ -17,10 +17,9 @@ struct survey {
 
 int weir__zone_fail_slot(weir_error *err, const char *what, uint64_t group, unsigned slot)
 {
-    return weir__fail(
-        err, WEIR_EDAMAGED, 0,
-        "the zone is damaged: %s (group %llu, slot %u); remove it and let weir make a new one",
-        what, (unsigned long long)group, slot);
+    return weir__fail(err, WEIR_EDAMAGED, 0,
+                      "the zone is damaged: %s (group %llu, slot %u); " WEIR__ZONE_REMEDY, what,
+                      (unsigned long long)group, slot);
 }
 
 int weir__zone_fail_newer(weir_error *err, const struct weir__zone *zone, uint32_t row)
@@ -131,8 +130,8 @@ static int check_arena(struct survey *survey, uint32_t arena)
     bool is_held;
     if (!weir__arena_is_sound(zone, arena, &is_held))
         return weir__fail(survey->err, WEIR_EDAMAGED, 0,
-                          "the zone is damaged: the map of large states makes no sense (part %u); "
-                          "remove it and let weir make a new one",
+                          "the zone is damaged: the map of large states makes no sense (part "
+                          "%u); " WEIR__ZONE_REMEDY,
                           arena);
     uint32_t unit = arena << WEIR__ARENA_BITS;
     while (!is_held && unit < zone->layout.units && unit >> WEIR__ARENA_BITS == arena) {
@@ -151,9 +150,8 @@ static int check_rows(struct survey *survey)
     if (code == WEIR_EVERSION)
         return weir__zone_fail_newer(survey->err, survey->zone, row);
     if (code == WEIR_EDAMAGED)
-        return weir__fail(
-            survey->err, WEIR_EDAMAGED, 0,
-            "the zone is damaged: limit %u is invalid; remove it and let weir make a new one", row);
+        return weir__fail(survey->err, WEIR_EDAMAGED, 0,
+                          "the zone is damaged: limit %u is invalid; " WEIR__ZONE_REMEDY, row);
     return code == WEIR__HELD ? held(survey) : code;
 }
 

@@ -478,3 +478,19 @@ int weir__block_get(struct weir__zone *zone, const struct weir__op *ops, size_t 
     }
     return code == WEIR_EFULL ? WEIR__WANTED : code;
 }
+
+int64_t weir__blocks_lapse_at(const struct weir__zone *zone, const struct weir__want *want)
+{
+    int64_t soonest = INT64_MAX;
+    if (zone->layout.arenas == 0)
+        return soonest;
+    uint32_t arena = weir__arena_for(zone, want);
+    bool others = !(want->flags & WEIR__MAP_LEASE) || weir__leases_fit(zone, want->order);
+    for (uint32_t i = 0; i < hunt_arenas(zone); i++) {
+        soonest = weir__min(soonest, weir__arena_lapses_at(zone, arena, true));
+        if (others)
+            soonest = weir__min(soonest, weir__arena_lapses_at(zone, arena, false));
+        arena = hunt_next(zone, arena);
+    }
+    return soonest;
+}

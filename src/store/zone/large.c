@@ -20,22 +20,31 @@ void weir__ring_move(struct weir__zone *zone, struct weir__state *state, uint32_
     weir__ring_publish(state);
 }
 
+static int64_t ring_cells(const struct weir__op *op)
+{
+    return (int64_t)op->state.ring.len + 1 + weir__algorithm_of(op->rule)->leases;
+}
+
+/* The block that an op's ring needs for one more cell, and where it has none yet. */
+static struct weir__want ring_want(const struct weir__zone *zone, const struct weir__op *op)
+{
+    return (struct weir__want){(uint32_t)(op->group - zone->groups), op->slot,
+                               weir__order_for(ring_cells(op)), weir__block_flags(op->rule),
+                               op->has_block ? op->unit : WEIR__NO_UNIT};
+}
+
 int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                        size_t n)
 {
-    struct weir__ring *ring = &op->state.ring;
-    int64_t cells = (int64_t)ring->len + 1 + weir__algorithm_of(op->rule)->leases;
-    if (op->has_block && cells <= ring->capacity)
+    if (op->has_block && ring_cells(op) <= op->state.ring.capacity)
         return 0;
     bool moves = op->has_block;
     uint32_t old_unit = op->unit, unit;
     unsigned old_order = op->order;
-    struct weir__want want = {(uint32_t)(op->group - zone->groups), op->slot,
-                              weir__order_for(cells), weir__block_flags(op->rule),
-                              moves ? old_unit : WEIR__NO_UNIT};
+    const struct weir__want want = ring_want(zone, op);
     int code = weir__block_get(zone, ops, n, op->request.now_us, &want, &unit);
     if (code)
-        return code;
+        return code == WEIR_EFULL ? weir__table_refuse(zone, op) : code;
     weir__ring_move(zone, &op->state, unit, want.order);
     op->has_block = true;
     op->unit = unit;
@@ -46,4 +55,17 @@ int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struc
                    weir__pack(zone, op->rule, op->row, op->tag, &op->state, unit, want.order));
     weir__block_free(zone, old_unit, old_order, op->group, op->slot);
     return 0;
+}
+
+int64_t weir__ring_room_in(const struct weir__zone *zone, const struct weir__op *op)
+{
+    const struct weir__want want = ring_want(zone, op);
+    int64_t now_us = op->request.now_us, at_us = weir__blocks_lapse_at(zone, &want);
+    if (op->has_block && op->state.ring.len > 0) { /* one more than is left fits when a cell goes */
+        struct weir__request more = {now_us, weir__left(op->rule, &op->state, now_us) + 1, 0};
+        weir_decision then = {0};
+        weir__algorithm_of(op->rule)->judge(op->rule, &op->state, &more, &then);
+        at_us = weir__min(at_us, now_us + then.retry_after_us);
+    }
+    return weir__room_in(at_us, now_us);
 }

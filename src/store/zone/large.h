@@ -97,6 +97,9 @@ bool weir__arena_has_others(const struct weir__zone *zone, uint32_t arena);
 /* Whether a search for such blocks may find one. */
 bool weir__arena_may_have_lapsed(const struct weir__zone *zone, uint32_t arena, bool leases,
                                  int64_t now_us);
+/* When the first of an arena's states, of leases or others, may be fresh; INT64_MAX: there is
+ * none. */
+int64_t weir__arena_lapses_at(const struct weir__zone *zone, uint32_t arena, bool leases);
 /* Some blocks, of leases or others, whose states may be fresh by now: goes on where the last such
  * search stopped. *ret_more: it has not seen all of the arena. */
 size_t weir__block_lapsed(struct weir__zone *zone, uint32_t arena, bool leases, int64_t now_us,
@@ -127,7 +130,7 @@ bool weir__place_join(struct weir__zone *zone, uint32_t place, const struct weir
 void weir__place_give(struct weir__zone *zone, uint32_t place, const struct weir__want *want);
 
 /* Leases fill half of the units at most. */
-bool weir__leases_fit(struct weir__zone *zone, unsigned order);
+bool weir__leases_fit(const struct weir__zone *zone, unsigned order);
 void weir__leases_recount(struct weir__zone *zone);
 /* Bytes in use. */
 uint64_t weir__blocks_used(const struct weir__zone *zone);
@@ -146,6 +149,9 @@ bool weir__block_claim(struct weir__zone *zone, uint32_t unit, const struct weir
  * WEIR__HELD, or WEIR__WANTED. */
 int weir__block_get(struct weir__zone *zone, const struct weir__op *ops, size_t n, int64_t now_us,
                     const struct weir__want *want, uint32_t *ret_unit);
+/* After WEIR_EFULL: when the first state may be fresh of those that a search for a block of these
+ * flags looks at; INT64_MAX: there is none. */
+int64_t weir__blocks_lapse_at(const struct weir__zone *zone, const struct weir__want *want);
 /* Reads whose a block says it is, without a lock: a guess. */
 void weir__block_guess(const struct weir__zone *zone, struct weir__sample *it);
 /* Whether a slot names a block; its stripe is held. */
@@ -158,9 +164,13 @@ bool weir__slot_names(const struct weir__zone *zone, const struct weir__group *g
 void weir__ring_move(struct weir__zone *zone, struct weir__state *state, uint32_t unit,
                      unsigned order);
 /* Gives an op's ring room for one more cell (leases: two, a renewal needs one), evicting if need
- * be; none of `ops` is evicted. Codes are those of weir__block_get. The op's slot must be placed; a
- * block got for an absent state is the caller's to free if the request fails. */
+ * be; none of `ops` is evicted. Codes are those of weir__block_get; WEIR_EFULL is counted. The op's
+ * slot must be placed; a block got for an absent state is the caller's to free if the request
+ * fails. */
 int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                        size_t n);
+/* After WEIR_EFULL: how long until a block may be free, or until the op's own ring has room again
+ * because its oldest cell has gone. */
+int64_t weir__ring_room_in(const struct weir__zone *zone, const struct weir__op *op);
 
 #endif

@@ -77,7 +77,7 @@ enum weir__counter {
     WEIR__EVICTED_UNUSED,
     WEIR__EVICTED_SOONEST,
     WEIR__REPAIRS,
-    WEIR__REFUSED, /* new states, where no live one may go for them */
+    WEIR__REFUSED, /* requests that found no room: a slot, a block, a row */
     WEIR__COUNTERS
 };
 

@@ -201,14 +201,13 @@ static bool open_is_platform(const struct weir__zone_header *header)
 
 int weir__zone_fail_part(weir_error *err, const char *part)
 {
-    return weir__fail(err, WEIR_EDAMAGED, 0,
-                      "its %s is damaged; remove it and let weir make a new one", part);
+    return weir__fail(err, WEIR_EDAMAGED, 0, "its %s is damaged; " WEIR__ZONE_REMEDY, part);
 }
 
 int weir__zone_fail_short(weir_error *err, uint64_t size, uint64_t expected)
 {
     return weir__fail(err, WEIR_ETRUNCATED, 0,
-                      "it is truncated: %llu bytes of %llu; remove it and let weir make a new one",
+                      "it is truncated: %llu bytes of %llu; " WEIR__ZONE_REMEDY,
                       (unsigned long long)size, (unsigned long long)expected);
 }
 

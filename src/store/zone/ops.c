@@ -123,6 +123,8 @@ int weir__ops_add(struct weir__zone *zone, const weir_request *request, enum wei
                   int64_t least, uint64_t *lease, uint64_t tag, int64_t now_us,
                   struct weir__op *ops, weir_decision *rows)
 {
+    if (request->acquire && !*lease)
+        *lease = weir__request_lease(request);
     if (request->acquire && !*lease && weir__lease_id(lease))
         return WEIR_ESYSTEM;
     int64_t judged = request->least ? least : request->cost;

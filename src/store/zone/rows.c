@@ -281,6 +281,17 @@ static void rows_help(struct weir__zone *zone, bool narrow, int64_t now_us)
                           memory_order_relaxed);
 }
 
+/* There is no room for a row: no row. */
+static uint32_t rows_refuse(struct weir__zone *zone)
+{
+    uint32_t rows = weir__rows_stripe(zone);
+    if (weir__stripe_lock(zone, rows)) {
+        zone->stripes[rows].counters[WEIR__REFUSED]++;
+        weir__stripe_unlock(zone, rows);
+    }
+    return 0;
+}
+
 uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,
                         uint32_t *ret_generation)
 {
@@ -291,9 +302,10 @@ uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, 
     rows_help(zone, weir__is_narrow(rule), now_us);
     for (unsigned steps = 0;; steps += STEPS) {
         row = rows_get(zone, rule, now_us, ret_generation, &held);
-        if (row || held || steps >= STEPS_NONE_FREE ||
-            !weir__sweep_help(zone, now_us, WEIR__SWEEP_SHORT, STEPS))
+        if (row || held)
             return row;
+        if (steps >= STEPS_NONE_FREE || !weir__sweep_help(zone, now_us, WEIR__SWEEP_SHORT, STEPS))
+            return rows_refuse(zone);
     }
 }
 

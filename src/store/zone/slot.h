@@ -225,8 +225,12 @@ int weir__table_find(struct weir__zone *zone, struct weir__op *op);
  * may go. */
 int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                       size_t n);
+/* A request finds no room: counted for the op's stripe, which is held. WEIR_EFULL. */
+int weir__table_refuse(struct weir__zone *zone, const struct weir__op *op);
 #define WEIR__FULL_RETRY_US 1000000 /* nobody whom the zone refused need ask again before */
-/* After WEIR_EFULL: how long until a state in an op's reach is fresh, or a while. */
+/* Who is told to come back at that time; INT64_MAX: nobody knows when, so in a while. */
+int64_t weir__room_in(int64_t at_us, int64_t now_us);
+/* After WEIR_EFULL for an op without a slot: how long until a state in its reach is fresh. */
 int64_t weir__table_room_in(const struct weir__zone *zone, const struct weir__op *op);
 /* Writes an op's state into its slot, or empties the slot of one no longer present. */
 void weir__table_write(struct weir__zone *zone, struct weir__op *op);

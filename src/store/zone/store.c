@@ -107,7 +107,8 @@ static int info(weir_store *store, weir_zone_info *ret)
 
 static int check(weir_store *store, weir_error *err)
 {
-    return weir__zone_check(weir__zone_of(store), err);
+    int code = weir__region_check(weir__store_region(store), err);
+    return code ? code : weir__zone_check(weir__zone_of(store), err);
 }
 
 static void close_zone(weir_store *store)

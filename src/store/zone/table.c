@@ -179,14 +179,18 @@ static bool table_make_empty(struct weir__zone *zone, const struct weir__op *op,
     return true;
 }
 
+int weir__table_refuse(struct weir__zone *zone, const struct weir__op *op)
+{
+    ++*counter(zone, &zone->groups[op->home], WEIR__REFUSED);
+    return WEIR_EFULL;
+}
+
 int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                       size_t n)
 {
     struct spot spot;
     if (!table_find_empty(zone, op, ops, n, &spot) && !table_make_empty(zone, op, ops, n, &spot)) {
-        if (!weir__is_mark(op->rule))
-            ++*counter(zone, &zone->groups[op->home], WEIR__REFUSED);
-        return WEIR_EFULL;
+        return weir__is_mark(op->rule) ? WEIR_EFULL : weir__table_refuse(zone, op);
     }
     struct weir__group *home = &zone->groups[op->home];
     if (spot.distance > weir__group_far(home))
@@ -210,6 +214,12 @@ static void table_insert(struct weir__zone *zone, const struct weir__op *op,
         ++*counter(zone, op->group, WEIR__KEYS);
 }
 
+int64_t weir__room_in(int64_t at_us, int64_t now_us)
+{
+    int64_t in_us = at_us == INT64_MAX ? 0 : weir__saturated(at_us - now_us);
+    return weir__max(WEIR__FULL_RETRY_US, in_us);
+}
+
 int64_t weir__table_room_in(const struct weir__zone *zone, const struct weir__op *op)
 {
     int64_t soonest = INT64_MAX;
@@ -225,7 +235,7 @@ int64_t weir__table_room_in(const struct weir__zone *zone, const struct weir__op
                 soonest = weir__min(soonest, weir__algorithm_of(rule)->fresh_at(rule, &state));
         }
     }
-    return weir__max(WEIR__FULL_RETRY_US, weir__saturated(soonest - op->request.now_us));
+    return weir__room_in(soonest, op->request.now_us);
 }
 
 void weir__table_write(struct weir__zone *zone, struct weir__op *op)

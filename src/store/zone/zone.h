@@ -40,6 +40,9 @@ uint64_t weir__zone_sum(const struct weir__zone_header *header, uint32_t version
 /* Nobody else has it open: new locks, repairs, full check. */
 int weir__zone_recover(struct weir__zone *zone, weir_error *err);
 int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
+/* What to do about a damaged zone. */
+#define WEIR__ZONE_REMEDY                                                                          \
+    "restore a backup (docs/BACKUP.md), or remove it and let weir make a new one"
 /* What is wrong with a zone that is opened: its header or its layout, or that it is too short. */
 int weir__zone_fail_part(weir_error *err, const char *part);
 int weir__zone_fail_short(weir_error *err, uint64_t size, uint64_t expected);

@@ -247,6 +247,7 @@ def test_replaced_zone(check):
         check.equal([nginx.lua(ask) for _ in range(2)], [999999, 999998], "a zone in a file")
         os.unlink(f"{folder}/zone")
         subprocess.run([build.WEIR, "take", "k", limit, "--cost", "500000", "--store", address], check=True, stdout=subprocess.DEVNULL)
+        check.equal(nginx.lua(f'return weir.open("{address}"):check()'), True, "the check opens the new one at once")
         check(nginx.wait_for(lambda: nginx.lua(ask) < 500000), "the new one is used; zones look at their file once per second")
         check.equal(nginx.lua(f'return weir.open("{address}"):check(), weir.open("{address}"):info().keys'), [True, 1], "check and info")
 

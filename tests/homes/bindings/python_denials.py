@@ -55,10 +55,175 @@ def test_told(check, client):
     check.equal((statuses, told), ([200, 429, 200, 429], [("192.0.2.7", "/b", 0), ("192.0.2.7", "/c", 0)]), f"{web.kind}: who is denied")
     _, fields, body = web.ask()
     check.equal((fields["content-type"], json.loads(body)["reason"]), ("application/problem+json", "limit"), f"{web.kind}: the usual answer")
-    web = client(weir.Store("memory:64k?full=deny"), "fixed-window 5/d", on_denied=lambda request, decision: told.append("full"))
-    while web.ask(peer=f"10.0.{len(web.seen) // 250}.{len(web.seen) % 250}")[0] == 200:
-        pass
-    check("full" not in told, f"{web.kind}: a store without room has made no decision")
+
+
+@both
+def test_full_and_closed(check, client):
+    """A store without room, and one that fails: told like every denial, with the fields and the body of weir serve."""
+    told = []
+    store = weir.Store("memory:64k?full=deny")
+    store.set_time(1_700_000_000_000_000)
+    web = client(store, [weir.web.Rule("fixed-window 5/1h from-first", name="hourly")],
+                 on_denied=lambda r, decision: told.append((r.rule.name, r.key, decision.full, decision.closed)))
+    answer = web.ask()
+    while answer[0] == 200:
+        peer = f"10.0.{len(web.seen) // 250}.{len(web.seen) % 250}"
+        answer = web.ask(peer=peer)
+    status, fields, body = answer
+    check.equal((status, told), (429, [("hourly", f"ip:{peer}", True, False)]), f"{web.kind}: full")
+    check.equal([fields.get(name) for name in ("weir-reason", "retry-after", "ratelimit-policy")], ["full", "3600", '"hourly";q=5;w=3600'], f"{web.kind}: its fields")
+    names = ["title", "status", "reason", "violated-policies", "allowed", "limit", "remaining", "retry_after", "reset_after", "delay", "granted", "binding", "receipt", "degraded", "local"]
+    check.equal((list(json.loads(body)), json.loads(body)["retry_after"]), (names, 3600.0), f"{web.kind}: its body")
+    web = client(store_at(), [weir.web.Rule("fixed-window 9/h, sliding-log 8/h", name="wide"), weir.web.Rule("fixed-window 1/d, concurrent 5", key=weir.web.everybody, name="narrow")])
+    web.ask()
+    check.equal(json.loads(web.ask()[2])["violated-policies"], ["narrow"], f"{web.kind}: which rules deny")
+    with tempfile.TemporaryDirectory() as folder:
+        store = weir.Store(f"file:{folder}/zone?size=64k")
+        web = client(store, [weir.web.Rule("fixed-window 500k/h", name="hourly"), weir.web.Rule("token-bucket 500k/s", key=weir.web.everybody)],
+                     on_denied=lambda r, decision: {"reason": (decision.full, decision.closed), "rule": r.rule.name})
+        pathlib.Path(folder, "other").write_text("no zone", encoding="ascii")
+        os.rename(f"{folder}/other", f"{folder}/zone")
+        checks.until("it fails", lambda: web.ask()[0] != 200)
+        status, fields, body = web.ask()
+        check.equal((status, json.loads(body), fields["weir-reason"], fields["retry-after"]), (429, {"reason": [False, True], "rule": "hourly"}, "closed", "1"), f"{web.kind}: closed")
+        check.equal(fields["ratelimit"], '"hourly";r=0;t=1,"token-bucket";r=0;t=1', f"{web.kind}: its fields")
+
+
+@both
+def test_same_key(check, client):
+    """Two functions that return the same key for some requests: each rule has its own count, and its keys do not depend on the other's."""
+    LOGGED.clear()
+    store, told = store_at(), []
+
+    def customer(r):
+        return "customer:7" if r.header("x-key") else weir.web.by_ip(r)
+    web = client(store, [weir.web.Rule("fixed-window 9/h from-first", name="all"), weir.web.Rule("fixed-window 2/h from-first", key=customer, name="customer")],
+                 on_denied=lambda r, decision: told.append((r.rule.name, r.key)))
+    check.equal([web.ask()[0] for _ in range(3)], [200, 200, 429], f"{web.kind}: by the smaller one")
+    check.equal((told, store.peek("ip:192.0.2.7", "fixed-window 9/h from-first").remaining), ([("customer", "customer:ip:192.0.2.7")], 7), f"{web.kind}: counts")
+    check.equal((web.ask(headers=[("X-Key", "k")])[0], LOGGED), (200, []), f"{web.kind}: another key")
+    check.equal(store.peek("customer:7", "fixed-window 2/h from-first").remaining, 1, f"{web.kind}: it begins with the rule's name")
+    check.contains(raised(lambda: client(store_at(), [weir.web.Rule("fixed-window 1/h", name="a"), weir.web.Rule("fixed-window 2/h", name="b")]), weir.ESHARED),
+                   'of the rules "a" and "b"; give each its own key', f"{web.kind}: at the start")
+
+
+@both
+def test_chosen_keys(check, client):
+    """A client that chooses the key of one rule neither gets around another rule, nor uses up what others have."""
+    store = store_at()
+    rules = [weir.web.Rule("fixed-window 9/h from-first", key=lambda r: r.header("x-user") or b"nobody", name="user"), "fixed-window 2/h from-first"]
+    web = client(store, rules)
+    headers = [[], [("X-User", "ip:192.0.2.7")], [("X-User", "ip:192.0.2.7")], []]
+    check.equal([web.ask(headers=its)[0] for its in headers], [200, 200, 429, 429], f"{web.kind}: around the limit by address")
+    web.ask(peer="192.0.2.8", headers=[("X-User", "ip:192.0.2.9")])
+    keys = ("ip:192.0.2.7", "ip:192.0.2.9", "user:ip:192.0.2.9", b"user:nobody")
+    check.equal([store.peek(key, rules[1]).remaining for key in keys], [0, 2, 1, 1], f"{web.kind}: the keys")
+    check.equal(web.ask(peer="192.0.2.6", headers=[("X-User", "\x7f")])[0], 200, f"{web.kind}: any text")
+    empty = client(store_at(), [weir.web.Rule(ONCE, key=lambda r: "", name="user"), ONCE])
+    check.equal(empty.ask()[0], 400, f"{web.kind}: an empty key is none, also with a name before it")
+
+
+@both
+def test_words(check, client):
+    """Which rules' keys begin with a name: functions of the program, beside a limit of the same kind and period."""
+    own, other, rule = lambda r: "k", lambda r: "k", weir.web.Rule
+    by_user = weir.web.by_header("X-User")
+    for rules, wanted in (
+            ([rule("fixed-window 9/h"), rule("fixed-window 8/h", key=by_user), rule("fixed-window 7/h", key=weir.web.everybody)], ["", "", ""]),
+            ([rule("fixed-window 9/h"), rule("fixed-window 8/d", key=own), rule("sliding-log 7/h", key=other)], ["", "", ""]),
+            ([rule("concurrent 9"), rule("concurrent 8 lease 5s", key=own)], ["", "rule2:"]),
+            ([rule("sliding-log 100k/h"), rule("concurrent 100k", key=own), rule("sliding-log 99k/h", key=other, name="many")], ["", "", "many:"]),
+            ([rule("fixed-window 9/h", key=own), rule("fixed-window 8/h", key=other, name="b")], ["rule1:", "b:"]),
+            ([rule("fixed-window 9/h", key=own, name="a"), rule("fixed-window 8/h", key=other, name="a")], ["a:", "rule2:"]),
+            ([rule("fixed-window 9/h"), rule("fixed-window 8/h", key=own, name="ip")], ["", "rule2:"]),
+            ([rule("fixed-window 9/h", path="/a"), rule("fixed-window 8/h", key=own, name="/a")], ["", "rule2:"]),
+            ([rule("fixed-window 9/h", path="/a", key=own), rule("fixed-window 8/h", path="/b", key=own)], ["", ""]),
+            ([rule("fixed-window 9/h"), rule("fixed-window 8/h", key=own, shadow=True), rule("fixed-window 8/h", key=own, shadow=True, name="s")],
+             ["", "shadow.rule2:", "shadow.s:"])):
+        check.equal(client(store_at(), rules).app.guard.begins, wanted, f"{client.kind}: {wanted}")
+
+
+def store_left(client, rules):
+    """What a request of ann to /a leaves under the key export:ann."""
+    store = store_at()
+    client(store, rules).ask("/a", headers=[("X-User", "ann")])
+    return store.peek("export:ann", rules[0].limit).remaining
+
+
+@both
+def test_shared_paths(check, client):
+    """Rules of two paths count apart, whatever their keys are; those of one name are one count. Where a request can be at both, that is a
+    mistake; one that only seems to be gets 400."""
+    def account(r):
+        return r.header("x-user")
+
+    def rules(*paths, name="shared", key=account):
+        return [weir.web.Rule("fixed-window 3/h from-first", key=key, path=path, name=name) for path in paths]
+    user = [("X-User", "ann")]
+    for key in (account, weir.web.by_header("X-User"), weir.web.everybody, weir.web.by_ip):
+        store = store_at()
+        web = client(store, [weir.web.Rule(f"fixed-window {count}/h from-first", key=key, path=path) for path, count in (("/a", 9), ("/b", 1))])
+        check.equal([web.ask(path, headers=user)[0] for path in ("/a", "/a", "/b", "/b", "/a")], [200, 200, 200, 429, 200], f"{web.kind}: {key} at each path")
+    check.equal(store_left(client, rules("/a", name="export")), 2, f"{client.kind}: a key begins with the rule's name")
+    web = client(store_at(), [*rules("/a/*", "/b"), "fixed-window 9/h from-first"])
+    check.equal([web.ask(path, headers=user)[0] for path in ("/a/1", "/b", "/a/2", "/b")], [200, 200, 200, 429], f"{web.kind}: one count")
+    check.equal(web.ask("/a/../b", headers=user)[0], 400, f"{web.kind}: two readings")
+    for paths in (("/a", "/a"), ("/a/*", "/a/b"), ("/a/*", "/a"), ("/*", "/a/*"), ("/*", "/")):
+        check.contains(raised(lambda paths=paths: client(store_at(), rules(*paths)), weir.ESHARED), "give each its own key", f"{web.kind}: {paths}")
+    with tempfile.TemporaryDirectory() as folder:
+        web = client(weir.Store(f"file:{folder}/zone?size=64k"), rules("/a/*", "/b"))
+        pathlib.Path(folder, "other").write_text("no zone", encoding="ascii")
+        os.rename(f"{folder}/other", f"{folder}/zone")
+        checks.until("it fails", lambda: web.ask("/b", headers=user)[1].get("weir-reason") == "closed")
+        check.equal(web.ask("/a/../b", headers=user)[1].get("weir-reason"), "closed", f"{web.kind}: a store that fails, and equal keys")
+
+
+@both
+def test_shadow_mistakes(check, client):
+    """What a rule in shadow does not know, it does not decide. The answer stays the same."""
+    def wrong(r):
+        raise KeyError("wrong")
+    shadow = weir.web.Rule(ONCE, name="s", shadow=True)
+    for what, its in (("a key that raises", {"key": wrong}), ("a cost that raises", {"cost": wrong}), ("a text as the cost", {"cost": lambda r: "1"}),
+                      ("a negative cost", {"cost": lambda r: -1}), ("an immense cost", {"cost": lambda r: 10 ** 30}), ("a number as the key", {"key": lambda r: 5}),
+                      ("an empty key", {"key": lambda r: ""}), ("no address", {"key": weir.web.by_ip}), ("a bad path", {"path": "/a"})):
+        LOGGED.clear()
+        web = client(store_at(), [weir.web.Rule("fixed-window 9/h", key=weir.web.everybody), shadow._replace(**its)], trusted_hops=1)
+        check.equal(web.ask("/a\n", headers=[("X-Forwarded-For", "unknown")])[0], 200, f"{web.kind}: {what}")
+        check(what == "an empty key" or len(LOGGED) == 1 and "rules in shadow are not decided" in LOGGED[0], f"{web.kind}: {what}, the log: {LOGGED}")
+
+
+@both
+def test_shadow(check, client):
+    """A rule in shadow is decided and told, and refuses nobody. Its count is its own."""
+    store, told, rules = store_at(), [], ["fixed-window 4/h from-first", weir.web.Rule("fixed-window 1/h from-first", name="strict", shadow=True)]
+    web = client(store, rules, on_shadow=lambda r, decision: told.append((r.rule.name, r.key, decision.retry_after_us)), on_denied=lambda r, d: told.append(r.rule.limit.text))
+    check.equal([web.ask()[0] for _ in range(5)], [200, 200, 200, 200, 429], f"{web.kind}: by the other rule")
+    one = ("strict", "shadow.strict:ip:192.0.2.7", 3_600_000_000)
+    check.equal(told, [one, one, one, one, "fixed-window 4/h from-first"], f"{web.kind}: what is told")
+    LOGGED.clear()
+    web = client(store_at(), rules[1])
+    answers = [web.ask() for _ in range(3)]
+    check.equal(([status for status, _, _ in answers], "ratelimit" in answers[0][1]), ([200, 200, 200], False), f"{web.kind}: alone")
+    check(len(LOGGED) == 1 and 'the rule "strict", in shadow, would deny' in LOGGED[0], f"{web.kind}: the log: {LOGGED}")
+    web = client(store_at(), rules[1], on_shadow=lambda r, decision: 1 // 0)
+    check.equal([web.ask()[0] for _ in range(2)], [200, 200], f"{web.kind}: on_shadow fails")
+    web = client(store_at(), weir.web.Rule("fixed-window 1/h", key=lambda r: "x" * 70000, shadow=True))
+    check.equal(web.ask()[0], 200, f"{web.kind}: a key that is none")
+    check.contains(raised(lambda: client(store_at(), weir.web.Rule("concurrent 5", shadow=True)), ValueError), "in shadow and concurrent", f"{web.kind}: slots")
+
+
+@both
+def test_rules(check, client):
+    for rule, kind, part in ((weir.web.Rule(ONCE, key=weir.web.by_header), TypeError, 'expected a call of it, as by_header("X-User")'),
+                             (weir.web.Rule(ONCE, name="Ärger"), ValueError, "invalid name 'Ärger': expected printable ASCII")):
+        check.contains(raised(lambda rule=rule: client(store_at(), rule), kind), part, f"{client.kind}: at the start")
+    check.contains(raised(lambda: weir.web.by_header(lambda r: "x"), TypeError), "needs the name of a field", "by_header of a function")
+    keys = []
+    web = client(store_at(), weir.web.Rule(ONCE, key=weir.web.by_header("X-Key", secret=True)), on_denied=lambda r, decision: keys.append(r.key))
+    for value in ("s3cret", "s3cret", "", ""):
+        web.ask(headers=[("X-Key", value)])
+    check.equal(keys, ["header.x-key:1ec1c26b50d5d3c5", "no-header.x-key:192.0.2.7"], f"{client.kind}: a secret, and an empty field")
 
 
 @both
@@ -70,7 +235,7 @@ def test_which_rule(check, client):
                          weir.web.Rule(ONCE, key=lambda r: f"login:{r.ip}" if r.path == "/login" else None, name="login")],
                  on_denied=lambda r, decision: told.append((r.rule.name, str(r.rule.limit), r.key, decision.binding)))
     check.equal([web.ask(path)[0] for path in ("/login", "/login", "/never", "/never", "/", "/")], [200, 429, 200, 429, 200, 429], f"{web.kind}: statuses")
-    check.equal(told, [("login", ONCE, "login:192.0.2.7", 2), ("never", ONCE, b"never", 0),
+    check.equal(told, [("login", ONCE, "login:192.0.2.7", 2), ("never", ONCE, b"never:never", 0),
                        (None, "fixed-window 9/h from-first, fixed-window 3/d from-first", "ip:192.0.2.7", 1)], f"{web.kind}: rules and keys")
     store.reset(told[0][2])
     store.reset(told[2][2])
@@ -103,10 +268,15 @@ def test_mistakes(check, client):
     check.contains(raised(lambda: client(store_at(), ONCE, on_denied=5), TypeError), "a function of the request and the decision", f"{client.kind}: a number")
     web = client(store_at(), ONCE, on_denied=lambda request, decision: "slow down")
     web.ask()
-    check.contains(raised(web.ask, TypeError), "on_denied returned 'slow down': expected None, a dict, or an application", f"{web.kind}: a text")
+    LOGGED.clear()
+    check.equal((web.ask()[0], len(LOGGED)), (429, 1), f"{web.kind}: a text")
+    check.contains(LOGGED[0], "on_denied returned 'slow down': expected None, a dict, or an application", f"{web.kind}: the log")
     web = client(store_at(), ONCE, on_denied=lambda request, decision: 1 // 0)
     web.ask()
-    check("zero" in raised(web.ask, ZeroDivisionError) and len(web.seen) == 1, f"{web.kind}: what it raises does not open the door")
+    LOGGED.clear()
+    status, fields, body = web.ask()
+    check.equal((status, fields["weir-reason"], json.loads(body)["status"], len(web.seen)), (429, "limit", 429, 1), f"{web.kind}: what it raises is no answer")
+    check(len(LOGGED) == 1 and "on_denied failed, so the usual answer is sent: integer division" in LOGGED[0], f"{web.kind}: the log: {LOGGED}")
     for name, part in (("trusted_proxies", "did you mean trusted_hops?"), ("onDenied", "did you mean on_denied?"), ("skip", "there are exempt, on_error")):
         check.contains(raised(lambda name=name: client(store_at(), ONCE, **{name: 1}), TypeError), part, f"{client.kind}: {name}=")
 
@@ -260,13 +430,18 @@ def test_proxy(check):
 
 
 def test_replaced(check):
-    """Who removes a zone under running workers is told to restart them."""
+    """If somebody removes a zone under running workers and makes another one, they go on in that one, and say so."""
     with tempfile.TemporaryDirectory() as folder, in_flask(folder, f"file:{folder}/zone?size=64k") as workers:
-        check.equal(bindings.ask(workers.port, "/")[0], 200, "at first")
+        seen = [bindings.ask(workers.port, "/")[0] for _ in range(3)]
+        check.equal(seen, [200, 200, 429], "at first")
         os.unlink(f"{folder}/zone")
-        weir.Store(f"file:{folder}/zone?size=64k").close()
-        checks.until("the worker sees it", lambda: bindings.ask(workers.port, "/")[1].get("weir-reason") == "closed")
-        check.contains(workers.output(), "open it again (restart the workers)", "the log")
+        with weir.Store(f"file:{folder}/zone?size=64k") as other:
+            other.take("ip:127.0.0.1", "fixed-window 2/d from-first")
+            answers = []
+            checks.until("the worker sees it", lambda: answers.append(bindings.ask(workers.port, "/")) or answers[-1][0] == 200)
+            check.equal({fields.get("weir-reason") for _, fields, _ in answers}, {"limit", None}, "never closed")
+            check.equal(bindings.ask(workers.port, "/")[0], 429, "both count in one zone")
+        check.equal(workers.output().count("was replaced"), 1, "the log")
 
 
 def statuses(port, path):
@@ -295,7 +470,7 @@ def test_servers(check):
                 check.equal(400 in plain, "has put an address of X-Forwarded-For in the place" in workers.output(), f"{name}: the log")
 
 
-TESTS = [test_told, test_which_rule, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_proxy, test_replaced, test_servers]
+TESTS = [test_told, test_full_and_closed, test_same_key, test_chosen_keys, test_words, test_shared_paths, test_shadow_mistakes, test_shadow, test_rules, test_which_rule, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_proxy, test_replaced, test_servers]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -144,10 +144,10 @@ def test_addresses(check, client):
 
 
 def gone_store():
-    """A store whose file was replaced: its verbs fail, as those of a damaged or unreachable one do."""
+    """A store whose file was replaced by one that is no zone: its verbs fail, as those of a damaged or unreachable one do."""
     with tempfile.TemporaryDirectory() as folder:
-        store, other = weir.Store(f"file:{folder}/zone?size=64k"), weir.Store(f"file:{folder}/other?size=64k")
-        other.close()
+        store = weir.Store(f"file:{folder}/zone?size=64k")
+        pathlib.Path(folder, "other").write_text("no zone", encoding="ascii")
         os.rename(f"{folder}/other", f"{folder}/zone")
         try:
             while True:

@@ -88,6 +88,12 @@ run check "$example" --request "user=a%C2%9Bb&path=/api/x"
 lacks "request: nothing that a terminal obeys" $'\xc2\x9b' "$out"
 run check "$example" --request "user=a%E2%80%AEb&path=/api/x"
 lacks "request: nothing that turns the direction" $'\u202e' "$out"
+run check "$example" --request "path=/api/x,User=ann, header.x-cost=7"
+has "request: a comma for &" "did you mean path=/api/x&User=ann&header.x-cost=7?" "$out"
+run check "$example" --request "path=/login user=ann"
+has "request: a blank for &" "did you mean path=/login&user=ann?" "$out"
+run check "$example" --request "path=/a,b, c&user=x=1,nobody=2&ip=192.0.2.7"
+lacks "request: a comma in a value" "did you mean" "$out"
 refuses "request: a broken escape" 2 "encoded like a query" check "$example" --request "user=%zz"
 
 # The key that is shown is the one in the store.
@@ -159,7 +165,12 @@ sed 's/cost: tokens/cost: {of: tokens, default: 400}, least: {of: enough, defaul
 run check "$tmp/defaults.yaml"
 has "what has a default need not be sent" 'callers must send "project", "customer" and may send "tokens", "enough", which have defaults; the' "$(tr '\n' ' ' <<<"$out")"
 run check "$file"
-has "an override of another state" "1 override of tokens, limit month, has another algorithm, period, precision, zone or anchor" "$(tr '\n' ' ' <<<"$out")"
+has "an override of another state" "1 override of tokens, limit month, has another algorithm, period, precision, zone or anchor than the limit itself, so whom it applies to starts from a fresh state: line 10 (customer is bob)" "$(tr '\n' ' ' <<<"$out")"
+lacks "each override is reached" "never applies" "$out"
+exits "notes are no failure" 0 check "$file"
+exits "but with --strict" 1 check "$file" --strict
+exits "also as JSON" 1 check "$file" --strict --json
+has "as JSON, the notes" '"notes":["note: 1 override of tokens' "$out"
 run check "$file" --json
 has "as JSON" '"same_state":false},{"when":"customer is eve","limit":"fixed-window 9000/month from 15","same_state":true}' "$out"
 ask="customer=bob&project=x&tokens=3"
@@ -175,6 +186,90 @@ exits "by name: another" 2 check "$file" --request "$ask" --policy toke
 has "by name: another is named" 'no policy is named "toke"' "$err"
 exits "by name: no request" 2 check "$file" --policy tokens
 has "by name: what is missing" "--policy needs --request" "$err"
+
+# ---- overrides that are never reached, and such as are ----
+overrides() { # FIRST SECOND: the conditions of two overrides
+    printf 'version: 1\npolicies:\n  - name: p\n    key: user\n    limit: fixed-window 1/d\n    overrides:\n      - {when: {%s}, limit: fixed-window 2/d}\n      - {when: {%s}, limit: fixed-window 3/d}\n' "$1" "$2" | write
+    run check "$file"
+}
+hides() { # NAME FIRST SECOND: the second is never reached
+    overrides "$2" "$3"
+    has "$1: never reached" "the override of p, limit p, in line 8 (" "$(tr '\n' ' ' <<<"$out")"
+    has "$1: which hides it" "never applies: that in line 7 (" "$(tr '\n' ' ' <<<"$out")"
+    exits "$1: strict" 1 check "$file" --strict
+}
+reaches() { # NAME FIRST SECOND: it may be
+    overrides "$2" "$3"
+    lacks "$1: reached" "never applies" "$out"
+    exits "$1: strict" 0 check "$file" --strict
+}
+hides "the same" "user: ann" "user: ann"
+hides "one of a list" "user: [ann, bob]" "user: bob"
+hides "a star" 'user: "gold-*"' "user: gold-1"
+hides "stars" 'user: "g*"' 'user: "gold-*-x"'
+hides "the same stars" 'user: "a*b*c"' 'user: "a*b*c"'
+hides "present" 'user: "*"' 'user: "a*b*"'
+hides "one condition fewer" "user: ann" "user: ann, method: GET"
+hides "a network" "ip: 10.0.0.0/8" "ip: [10.1.0.0/16, 10.2.3.4]"
+hides "not, of fewer" "user: {not: ann}" "user: {not: [ann, bob]}"
+hides "not, beside others" "user: {not: ann}" "user: [bob, eve]"
+reaches "another" "user: ann" "user: bob"
+reaches "the narrower first" "user: ann" 'user: "a*"'
+reaches "one of a list is new" "user: [ann, bob]" "user: [ann, eve]"
+reaches "another attribute" "user: ann" "method: GET"
+reaches "one condition more" "user: ann, method: GET" "user: ann"
+reaches "stars in between" 'user: "a*b*c"' 'user: "a*c"'
+reaches "a network around" "ip: 10.1.0.0/16" "ip: 10.0.0.0/8"
+reaches "not, of more" "user: {not: [ann, bob]}" "user: {not: ann}"
+reaches "not, of the same" "user: {not: ann}" "user: [ann, bob]"
+reaches "absent" "user: {absent: true}" "user: {not: ann}"
+printf 'version: 1\npolicies:\n  - {name: p, key: usr, match: {path: /x}, limit: smooth 5/s}\n' | write
+exits "strict: an attribute that looks misspelt" 1 check "$file" --strict
+printf 'version: 1\npolicies:\n  - {name: p, key: customer, match: {path: /x}, limit: smooth 5/s}\n' | write
+exits "strict: an attribute that callers send" 0 check "$file" --strict
+sed -i 's/customer/period/' "$file"
+exits "strict: one that looks a little like method" 0 check "$file" --strict
+
+# ---- an attribute that is nearly another one of the file ----
+alike() { # NAME, WORD and MEANT or - and -, what the policy has beside its name and limit
+    printf 'version: 1\npolicies:\n  - {name: p, limit: smooth 5/s, %s}\n' "$4" | write
+    run check "$file"
+    if [ "$2" = - ]; then
+        lacks "alike: $1" "did you mean" "$out"
+        exits "alike: $1, strict" 0 check "$file" --strict
+    else
+        has "alike: $1" "the attribute \"$2\" looks misspelt (did you mean $3?)" "$(tr '\n' ' ' <<<"$out")"
+        is "alike: $1, once" 1 "$(grep -c "did you mean" <<<"$out")"
+        exits "alike: $1, strict" 1 check "$file" --strict
+    fi
+}
+alike "an override" custmer customer 'key: customer, overrides: [{when: {custmer: zoe}, limit: smooth 9/s}]'
+alike "a deny list" custmer customer 'key: customer, deny: [{custmer: zoe}]'
+alike "an allow list" custmer customer 'key: [plan, customer], allow: [{custmer: zoe}]'
+alike "a match" custmer customer 'key: lower(customer), match: {custmer: "*"}'
+alike "a match, within lower" custmer customer 'key: customer, match: {lower(custmer): "*"}'
+alike "a key" custmer customer 'key: custmer, deny: [{customer: eve}, {customer: ann, plan: x}]'
+alike "the second of two conditions" plna plan 'key: user, deny: [{plan: free}, {plna: x}]'
+alike "a cost" tokns tokens 'key: user, cost: {of: tokens}, deny: [{tokns: {absent: true}}]'
+alike "both are used often" - - 'key: user, deny: [{order: a}, {orders: b}, {order: c}, {orders: d}]'
+alike "the same in two expressions" - - 'key: lower(customer), deny: [{customer: zoe}]'
+alike "numbered names" - - 'key: tokens1, deny: [{tokens2: zoe}]'
+alike "short names" - - 'key: id, deny: [{it: zoe}]'
+alike "other names" - - 'key: [customer, period], deny: [{plan: zoe}]'
+run check "$file" --json
+has "alike: as JSON, nothing" '"notes":[]' "$out"
+printf 'version: 1\npolicies:\n  - {name: p, key: customer, deny: [{custmer: zoe}], limit: smooth 5/s}\n' | write
+run check "$file" --json
+has "alike: as JSON" 'the attribute \"custmer\" looks misspelt (did you mean customer?)' "$out"
+printf 'version: 1\npolicies:\n  - {name: p, key: customer, cost: 0, limit: smooth 5/s}\n' | write
+exits "strict: a warning" 1 check "$file" --strict
+python3 - <<'END' | write
+print("version: 1\npolicies:\n  - name: p\n    key: user\n    limit: fixed-window 1/d\n    overrides:")
+for i in range(1000):
+    print(f"      - {{when: {{user: [{', '.join(f'u{i}-{j}*' for j in range(3))}]}}, limit: fixed-window 2/h}}")
+END
+run check "$file"
+has "many overrides: the first ones are named" "line 7 (user is u0-0*, u0-1* or u0-2*), line 8 (user is u1-0*, u1-1* or u1-2*), line 9 (user is u2-0*, u2-1* or u2-2*) and 997 others" "$(tr '\n' ' ' <<<"$out")"
 
 printf 'version: 1\npolicies:\n  - {name: p, key: user, missing: deny, limit: smooth 5/s, deny: [{ip: 192.0.2.7}]}\n' | write
 run check "$file" --request "ip=192.0.2.8"
@@ -201,6 +296,12 @@ lacks "a cost that one of two limits is charged" "warning" "$out"
 printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: concurrent 5}\n' | write
 run check "$file"
 has "a concurrent limit" "needs acquire and release" "$(tr '\n' ' ' <<<"$out")"
+printf 'version: 1\npolicies:\n  - {name: p, match: {plan: team, path: /x}, key: ip, limit: concurrent 5}\n' | write
+run check --strict "$file"
+lacks "a concurrent limit that no proxy asks for" "warning" "$out"
+printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: concurrent 5, shadow: true}\n' | write
+run check "$file"
+has "a concurrent limit in shadow" "refused once it is not in shadow" "$(tr '\n' ' ' <<<"$out")"
 printf 'version: 1\npolicies:\n  - {name: p, match: by-name, key: ip, limit: concurrent 5}\n' | write
 run check "$file"
 lacks "a concurrent limit that is asked for by name" "warning" "$out"

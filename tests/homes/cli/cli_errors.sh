@@ -104,6 +104,37 @@ refuses "a dump that is another file" 2 "line 1" zone "$tmp/zone2" --load /etc/p
 refuses "--dump and --load at once" 2 "choose one" zone "$tmp/zone" --dump --load x
 refuses "a dump of no zone" 3 "$tmp/zone2" zone "$tmp/zone2" --dump
 
+# ---- a full zone: what there is too little of ----
+
+full() { # NAME LIMIT OPTIONS
+    (echo time,key,cost; for i in $(seq 3000); do echo "1700000000,user $i,1"; done) |
+        "$WEIR" replay "$2" --store "file:$tmp/full-$1?size=64k${3-}" >/dev/null 2>&1
+    run zone "$tmp/full-$1"
+}
+raise="raise large=, there is no room for more logs, windows or leases."
+full table "fixed-window 5/h" "&full=deny"
+has "a full table: what was refused" "requests, because there was no room" "$out"
+has "a full table: the fix" "limits were too strict: make the zone larger." "$out"
+full logs "sliding-log 5/h" "&full=deny"
+has "a full area for logs: what was refused" "requests, because there was no room" "$out"
+has "a full area for logs: the fix" "limits were too strict: $raise" "$out"
+full windows "sliding-window 5/h"
+has "evicted windows: the fix" "limits were too lenient: $raise" "$out"
+lacks "evicted windows: nobody was refused" "refused" "$out"
+full evicted "fixed-window 5/h"
+has "evicted states: the fix" "limits were too lenient: make the zone larger." "$out"
+
+# ---- the zone of shm:/name without the scheme ----
+
+shared=weir-shared-$$
+exits "a zone in shared memory" 0 take k "$limit" --store "shm:/$shared?size=64k"
+refuses "named like a file" 3 "/$shared: there is no such file; did you mean shm:/$shared?" zone "/$shared"
+refuses "named without a slash" 3 "did you mean shm:/$shared?" zone "$shared" --check
+exits "with its scheme" 0 zone "shm:/$shared" --check
+exits "by its path" 0 zone "/dev/shm/$shared" --check
+rm -f "/dev/shm/$shared"
+refuses "when it is gone" 3 "/$shared: there is no zone; check its name" zone "/$shared"
+
 # ---- a name that is mistyped: what only looks makes no zone ----
 : >"$tmp/nothing"
 chmod 600 "$tmp/nothing"

@@ -134,6 +134,11 @@ valid_json "settle --json: is JSON" "$out"
 is "settle --json: settled" True "$(field settled)"
 run peek s "fixed-window 10/366d" --json "${store[@]}"
 is "settle: a surcharge is charged" 2 "$(field remaining)"
+old="w3-1700000000000000-1-68719476736"
+run settle late "fixed-window 10/366d" "$old" 3 "${store[@]}"
+is "settle: later than an hour" "settled: the charge is now 3; more than an hour after the take, so do not settle it again: it may count twice" "$out"
+run settle later "fixed-window 10/366d" "$old" 3 --json "${store[@]}"
+is "settle --json: later than an hour" "True True" "$(field settled late)"
 
 # ---- reset ----
 run reset ann "${store[@]}"

@@ -121,7 +121,9 @@ def test_kinds(check):
         check.equal((it["allowed"], it["denied"], it["keys_denied"]), (len(mine) - denied.total(), denied.total(), len(denied)),
                     f"{limits}: counts")
         check.equal({row["key"]: row["denied"] for row in it["most_denied"]}, dict(denied), f"{limits}: the worst keys")
-        check.equal(it["delayed"], sum(row[3] == "1" and float(row[8]) > 0 for row in mine), f"{limits}: delayed")
+        delayed = collections.Counter(row[1] for row in mine if row[3] == "1" and float(row[8]) > 0)
+        check.equal((it["delayed"], it["keys_delayed"]), (delayed.total(), len(delayed)), f"{limits}: delayed")
+        check.equal({row["key"]: row["delayed"] for row in it["most_delayed"]}, dict(delayed), f"{limits}: the keys that wait most")
         check.equal(it["longest_locked_out"], locked_out(mine), f"{limits}: locked out")
         check.equal(it["highest_admitted"], highest(mine), f"{limits}: highest rates")
         check.equal(sum(it["timeline"]["allowed"]), it["allowed"], f"{limits}: the timeline has all")
@@ -331,6 +333,18 @@ def test_follow(check):
         check.equal((seen + rest.count(b"\n"), process.returncode), (400, 0), "every line is decided")
 
 
+def test_gaps(check):
+    """More than a day between all lines: each keeps its key and its attributes."""
+    some = [(T + 3 * 86400 * i, f"192.0.2.{10 ** i}", path, 1) for i, path in enumerate(("/login", "/other/page", "/login"))]
+    got = weir("fixed-window 1/m", "--decisions", text=combined(some))
+    check.equal([row.split(",")[1] for row in got.out.splitlines()[1:]], [ip for _, ip, _, _ in some], "gaps: the keys")
+    with tempfile.TemporaryDirectory(prefix="weir-desk-") as name:
+        path = pathlib.Path(name) / "policies.yaml"
+        path.write_text("version: 1\npolicies:\n  - {name: login, deny: [{path: /login}]}\n", encoding="utf-8")
+        got = weir("--policies", path, "--decisions", text=combined(some))
+    check.equal([row.split(",")[3] for row in got.out.splitlines()[1:]], ["0", "1", "0"], f"gaps: the attributes {got.err}")
+
+
 POLICIES = """version: 1
 policies:
   - name: login
@@ -365,11 +379,21 @@ def test_policies(check):
         for options in (("--json",), ()):
             idle = weir("--policies", path, *options, text=combined(some))
             check.equal((idle.code, [line.split(" applied to no request")[0] for line in idle.err.splitlines()]),
-                        (0, ["weir replay: login/per-ip", "weir replay: all/per-ip"]), f"policies: what never applies is named: {idle.err}")
+                        (0, ["weir replay: login/per-ip", "weir replay: all/per-ip", "weir replay: no line has a field tenant"]),
+                        f"policies: what never applies is named: {idle.err}")
+        path.write_text(POLICIES.replace("deny: [{ip: 203.0.113.2}]", "allow: [{ipp: 203.0.113.2}, {user: a}, {host: b}]"), encoding="utf-8")
+        misspelt = weir("--policies", path, "--json", text=combined(some))
+        check.equal(misspelt.err.splitlines(), ["weir replay: no line has a field ipp (did you mean ip?)"], "policies: what no line has is named")
+        check.equal(json.loads(misspelt.out).get("unseen"), ["ipp"], "policies: also for machines")
+        path.write_text("version: 1\npolicies:\n  - {name: a, match: {path: /login}, key: ip, limit: fixed-window 9/m}\n"
+                        "  - {name: b, match: {path: /mine}, key: user, limit: fixed-window 9/m, missing: deny}\n", encoding="utf-8")
+        odd = [(T + i, "192.0.2.1", target, 1) for i, target in enumerate(("/login", "/login%09", "/login%00", "/mine", "/login"))]
+        by = {row["limit"]: row["denied"] for row in json.loads(weir("--policies", path, "--json", text=combined(odd)).out)["denied_by"]}
+        check.equal(by, {"a": 0, "b": 0, "deny lists": 0, "missing: deny": 1, "refused with 400": 2}, "policies: what denies without a limit is told apart")
         path.write_text("version: 1\npolicies: 5\n", encoding="utf-8")
         check.equal(weir("--policies", path, text=combined(some)).code, 2, "policies: a bad file")
         check.equal(weir("--policies", path.parent / "none", text=combined(some)).code, 3, "policies: no file")
 
 
 if __name__ == "__main__":
-    sys.exit(checks.run([test_formats, test_kinds, test_reports, test_hostile, test_damage, test_arguments, test_memory, test_times, test_follow, test_policies], sys.argv[1:]))
+    sys.exit(checks.run([test_formats, test_kinds, test_reports, test_hostile, test_damage, test_arguments, test_memory, test_times, test_follow, test_gaps, test_policies], sys.argv[1:]))

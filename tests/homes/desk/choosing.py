@@ -61,7 +61,7 @@ def test_first(check):
     """The first suggestion denies nobody who is not stopped, and no plain limit that denies nobody in the first half stops more."""
     told = suggest(SAMPLE)
     first = told["suggestions"][0]
-    check.equal(first["chosen"], {"denied": 0, "keys_denied": 0}, f"{first['limits']}: denies nobody in the first half")
+    check.equal(first["chosen"], {"denied": 0, "keys_denied": 0, "suspects_denied": 0}, f"{first['limits']}: denies nobody in the first half")
     check.equal([it["key"] for it in first["judged"]["most_denied"]], [ATTACKER], f"{first['limits']}: denies only the attack in the second")
     plain = [f"token-bucket {rate} burst {burst}" for rate in ("30/m", "1/s", "2/s") for burst in (5, 10, 20, 50)]
     named = ["first=" + first["limits"], *(f"plain{i}={limit}" for i, limit in enumerate(plain))]
@@ -109,7 +109,8 @@ def test_spared(check):
     for said in ("192.0.2.10 with 2027 requests", "never denied by this limit, so it needs no exemption", "left out: it would deny them, 775 requests in the first half"):
         check.contains(" ".join(out.split()), said, "the terminal")
         check.contains(text, said, "the page")
-    check.contains(text, '192.0.2.10 <span class="soft">(spared)</span>', "the page marks the key among the heaviest")
+    row = re.search(r">192\.0\.2\.10</td><td>[^<]+</td><td>[\d.]+%</td>(.*)</tr>", text[text.index("Heaviest keys"):])
+    check.equal(row and row[1], '<td>0</td><td class="soft">spared</td>', "the page says which limit spares the key")
     many = weir("suggest", SAMPLE, "--spare", "198.51.100.0/24", code=0).stdout
     check(re.search(r"to spare .* and \d+\s+more; \d+ requests in all", " ".join(many.split())), "a network: some names, and how many more")
     everybody = suggest(SAMPLE, "--spare", "0.0.0.0/0", "--spare", "::/0", code=1)
@@ -146,6 +147,8 @@ def test_replay_spare(check):
     check.equal([row.split() for row in table[1:4]], [["3600", "15.56%", "3481", "3550", "3100", "3599", ATTACKER], ["2880", "12.45%", "0", "1703", "0", "2856", SCRAPER],
                                                       ["2027", "8.76%", "0", "0", "0", "0", OFFICE, "spared"]], "keys by limits")
     check.equal(table[-1].strip(), "and 8 more limits: see --report or --json", "keys by limits: what is cut is told")
+    one = weir("replay", *limits[:10], SAMPLE, code=0).stdout
+    check.contains(one, "and 1 more limit: see --report or --json", "one limit is cut")
     check("if not spared" not in weir("replay", *limits, SAMPLE).stdout, "nobody is spared: no such column")
     trace = FOLDER / "spare.csv"
     trace.write_text("time,key\n" + "0,ann\n0,bob\n" * 3)
@@ -187,11 +190,13 @@ def test_goal(check):
     pages, logins = suggest(SAMPLE), suggest(SAMPLE, "--where", "path=/login")
     check.equal(pages["goal"], logins["goal"], "the same goal, whatever is selected")
     check.equal([it["key"] for it in logins["suggestions"][0]["judged"]["most_denied"]], [ATTACKER], "it is of use for 72 keys")
+    for rate, said in (("1/s", "at most 1 goes ahead per second, and the rest is denied."), ("2/s", "at most 2 go ahead per second; up to 1 more waits for its turn, at most half a second, and the rest is denied.")):
+        check.contains(" ".join(weir("suggest", SAMPLE, "--protect", rate).stdout.split()), said, f"--protect {rate}: what the queue does")
     for words in ([], ["--deny-keys", "0.6%"], ["--deny-requests", "10%"], ["--protect", "20/s"]):
         said = re.findall(r"^  goal +(met|missed)", weir("suggest", SAMPLE, *words).stdout, re.M)
         told = json.loads(weir("suggest", "--json", SAMPLE, *words).stdout)["suggestions"]
         check.equal(said, ["met" if it["meets_goal"] else "missed" for it in told], f"{words}: met or not")
-    missed = weir("suggest", SAMPLE, "--where", "path=/login", "--deny-requests", "3%", code=1).stdout
+    missed = weir("suggest", heavy(random.Random(checks.seed() + 1), 3700), "--deny-requests", "3%", code=1).stdout
     check(re.search(r"goal +missed: 9\d\.\d% of the requests were denied, and the goal is 3%", missed), f"by how much it is missed: {missed}")
 
 
@@ -228,7 +233,7 @@ def test_nginx(check):
         check.equal(nginx.statuses(["/login"] * (count + 3)).count(429), 0, "GET is not limited")
         posts = [nginx.get("/login", method="POST").status for _ in range(count + 3)]
         check.equal(posts.count(429), 3, f"POST is: {posts}")
-    for where, said in (("path=/api/*", 'location ~* "^(.*;)?/+ *api[ .]*(;[^/]*)?/" {'), ("path=/a|/b", 'location ~* "^(.*;)?/+ *b[ .]*/*(;|$)" {'), ("method!=GET", 'map $request_method $not_get_other { default ""; GET 1; }')):
+    for where, said in (("path=/api/*", 'location ~* "^(/(.*/)?([ .]+|[ .]*;[^/]*))?/+ *api[ .]*(;[^/]*)?/" {'), ("path=/a|/b", 'location ~* "^(/(.*/)?([ .]+|[ .]*;[^/]*))?/+ *b[ .]*(/(.*/ *\\.\\.)?[ ./]*)?(;|$)" {'), ("method!=GET", 'map $request_method $not_get_other { default ""; GET 1; }')):
         log = write("paths.json", [(at, ip, draw, method) for at, ip, draw, method in
                                    ((i / 7, f"198.51.100.{i % 200}", ("/api/x", "/a", "/b")[i % 3], ("GET", "POST")[i % 2]) for i in range(9000))])
         told = suggest(log, "--where", where)["suggestions"]
@@ -239,7 +244,7 @@ def test_nginx(check):
             check.equal(code, 0, f"{where}: nginx takes {it['nginx']!r}: {wrong}")
     for where in ("path=/a*b|/a", "path=*", "path=/a|*"):
         odd = suggest(log, "--where", where, "--deny-keys", "10%")["suggestions"][0]
-        check("location " not in odd["nginx"] and any("do not say all of --where" in note for note in odd["notes"]), f"{where}: no location says it: {odd['nginx']}")
+        check("location ~" not in odd["nginx"] and any("do not say all of --where" in note for note in odd["notes"]), f"{where}: no location says it: {odd['nginx']}")
 
 
 def test_spellings(check):
@@ -260,6 +265,60 @@ def test_spellings(check):
         for path in (*alike, *others):
             trace = write("spelled.json", [(i, "192.0.2.1", path, "GET") for i in range(2)])
             check.equal(replay("--policies", policy, trace)["denied"], path in alike, f"policy: {path} is {asked}: {it['policy']}")
+
+
+BEFORE = ["", "/", "/;a", "/a;b/..;c", "/%20", "/.%20", "/.;x", "/x/..%20", "/x/%2e%2e;y", "/%20;a/b/..;", "/;a/;b", "/x", "/x;y", "/..."]
+BEHIND = ["", "/", ";x", "%20", ".", "/;a", "/%20", "/.;", "/x/..;", "/x/..%20", "/;a/%20", "/x", "//", "?a", "/..;"]
+
+
+def test_all_spellings(check):
+    """What a policy reads as the path, nginx's location takes, too: all mixtures of what may stand around its parts."""
+    for asked, words in (("/login", ["/login", "/%4cogin", "/%20login."]), ("/a.b/c", [f"/a.b{slash}c" for slash in ("/", ";x/", "%20/;y/", "/x/..;/", "/.%20//")]), ("/", [""])):
+        paths = [path for before in BEFORE for word in words for behind in BEHIND if (path := before + word + behind).startswith("/")]
+        log = write("spellings.json", [(i / 7, f"198.51.100.{i % 200}", asked, "GET") for i in range(9000)])
+        it = suggest(log, "--where", f"path={asked}")["suggestions"][0]
+        policy = FOLDER / "spellings.yaml"
+        policy.write_text(re.sub('limit: "[^"]*"', 'limit: "fixed-window 1/d"', it["policy_file"]))
+        trace = write("spelled.json", [(i, f"10.0.{n >> 8}.{n & 255}", path, "GET") for i in range(2) for n, path in enumerate(paths)])
+        rows = weir("replay", "--policies", policy, "--decisions", trace, code=0).stdout.splitlines()[1:]
+        denied = {row.split(",")[1] for row in rows if row.split(",")[3] == "0"}
+        alike = [path for n, path in enumerate(paths) if f"10.0.{n >> 8}.{n & 255}" in denied]
+        check(len(alike) > len(paths) / 4, f"{asked}: {len(alike)} of {len(paths)} spellings are alike")
+        http, _, server = it["nginx"].partition("# in server { ... }:\n")
+        server = server.replace("# Then what the location does", "empty_gif; add_header X-Here yes always; # Then what the location does") + "location ~ ^ { empty_gif; }"
+        with nginx_server.Nginx(http=http, server=server) as nginx:
+            missed = [path for path in alike if "x-here" not in nginx.get(path).fields]
+            check.equal(missed, [], f"{asked}: nginx takes them")
+            others = [path for path in ("/login2", "/login/x", "/x/login", "/x;y/login", "/logi", "/a.b", "/b/a.b/c", "/x") if "x-here" in nginx.get(path).fields]
+            check.equal(others, [], f"{asked}: and no others")
+
+
+def test_other_spellings(check):
+    """Requests in other spellings of the path, which the texts limit, too, are counted. In any case the path becomes the same texts."""
+    log = write("case.json", [(i / 7, f"198.51.100.{i % 200}", ("/login", "/login", "/Login", "/login/", "/x")[i % 5], "GET") for i in range(9000)])
+    told = {where: suggest(log, "--where", where)["suggestions"][0] for where in ("path=/login", "lower(path)=/login", "path=/login|/Login|/login/", "lower(path)=/LOGIN|/login/")}
+    for where, more in zip(told, (3600, 1800, 0, 0)):
+        it, said = told[where], " ".join(told[where]["notes"])
+        check.contains(it["policy"], "match: {lower(path): [/login, /login/]}", where)
+        check.equal(it["nginx"].count("location ~* "), 1, f"{where}: one location")
+        check.equal("more requests have the path in another spelling" in said, more > 0, f"{where}: {said}")
+        if more:
+            check.contains(said, f"{more} more requests have the path in another spelling. These lines limit them, too: --where 'lower(path)=/login|/login/' also counts them.", where)
+    check.equal(replay("token-bucket 1/s", log, "--where", "lower(path)=/login|/login/")["requests"], 7200, "it counts them")
+    odd = suggest(log, "--where", "header.x-a!=1", "--where", "path!=/x")["suggestions"][0]
+    check(odd["nginx"].index("# This is not all of --where.") < odd["nginx"].index("\nweir_limit"), f"a line that limits too much is marked: {odd['nginx']}")
+
+
+def test_warnings(check):
+    """What is not expected of a limit is said where it is suggested."""
+    log = FOLDER / "keys.json"
+    log.write_text("".join(json.dumps({"time": T + i, "ip": f"192.0.2.{i % 50}", "path": "/", "headers": {"X-Api-Key": f"k{i % 40 if i % 3 else 7}"}}) + "\n" for i in range(9000)))
+    for key, noted in (("header.x-api-key", True), ("ip", False)):
+        for it in suggest(log, "--key", key)["suggestions"]:
+            check.equal(any("Each value that a client invents has a fresh limit" in note for note in it["notes"]), noted, f"--key {key}: {it['notes']}")
+    for it in suggest(SAMPLE)["suggestions"]:
+        check.equal("Bursts may get up to twice as much, and then wait longer than an hour." in it["why"], "sliding-counter" in it["limits"], it["limits"])
+    check.contains(weir("replay", "token-bucket 1/s", SAMPLE, "--where", "path=//login").stderr, 'invalid condition "path=//login": in paths // is read as /; write /login', "//")
 
 
 def test_statuses(check):
@@ -376,7 +435,7 @@ def test_help(check):
     check("1  denied" not in weir("replay", "--help", code=0).stdout, "replay does not end with 1")
 
 
-TESTS = [test_first, test_room_in_other_logs, test_spared, test_replay_spare, test_heavy_key, test_goal, test_why, test_nginx, test_spellings, test_statuses, test_names, test_hints, test_command, test_help]
+TESTS = [test_first, test_room_in_other_logs, test_spared, test_replay_spare, test_heavy_key, test_goal, test_why, test_nginx, test_spellings, test_all_spellings, test_other_spellings, test_warnings, test_statuses, test_names, test_hints, test_command, test_help]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -75,6 +75,7 @@ def test_nginx(check):
         check("unknown format" in seen.error and "--format" in seen.error and seen.code == 1, f"nginx: unknown: {seen.error}")
         seen = desk.read(nginx.folder / "combined", "--key", "header.x-client")
         check.contains(seen.error, "have no field header.x-client; they have ip, method, path", "nginx: a field that is not there")
+        check.contains(seen.error, """; if lines have it, give nginx's log_format: --format '... "$http_x_client"'""", "nginx: how to name it")
         seen = desk.read(nginx.folder / "combined", nginx.folder / "members", "--key", "ip/24")
         check.equal(seen.keys, ["127.0.0.0/24"] * 2 * len(desk.REQUESTS), "nginx: two files, networks")
 

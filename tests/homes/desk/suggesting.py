@@ -143,6 +143,9 @@ def hold_against_replay(check, path, told, what, *spare):
             check.equal(judged["keys_denied"], seen["keys_denied"], f"{name}: denied keys as replay says")
             check.equal([(key["key"], key["denied"]) for key in judged["most_denied"]],
                         [(key["key"], key["denied"]) for key in seen["most_denied"]], f"{name}: the worst as replay says")
+            check.equal(judged.get("keys_delayed"), seen["keys_delayed"], f"{name}: delayed keys as replay says")
+            check.equal([(key["key"], key["delayed"]) for key in judged.get("most_delayed", ())],
+                        [(key["key"], key["delayed"]) for key in seen["most_delayed"]], f"{name}: who waits most as replay says")
         code, said = nginx_takes(it["nginx"])
         check.equal(code, 0, f"{name}: nginx takes {it['nginx']!r}: {said}")
         check(it["policy"].startswith("- {name: clients"), f"{name}: the policy is an entry")
@@ -266,6 +269,9 @@ def test_protect(check):
         check.equal(it["judged"]["highest_1s"] <= 100, it["meets_goal"], f"protect: {it['limits']} says whether it keeps 100/s")
         check(it["meets_goal"] or not it["total"], f"protect: {it['limits']} keeps it")
     hold_against_replay(check, path, told, "protect")
+    check.contains(weir("suggest", path, "--protect", "100/s").out, f"  most delayed  {ATTACKER}: ", "protect: who waits is named")
+    waits = [it["judged"]["most_delayed"][0]["key"] for it in told["suggestions"] if it["judged"].get("most_delayed")]
+    check(ATTACKER in waits, f"protect: who waits is named, for machines: {waits}")
     none = suggest(check, path, "protect too much", "--protect", "5/s", "--spare", ATTACKER, code=1)
     check.equal((none["verdict"], none["suggestions"]), ("no limit", []), "protect too much: no limit")
     check(none["reason"] and none["advice"], "protect too much: it says why, and what to do")
@@ -489,8 +495,11 @@ def test_order(check):
     out = weir("suggest", log).out
     check.contains(out, "of them\nthe gentlest, which denies the fewest keys.", "the order is stated")
     check(re.search(r"\n {16}and \d+ more\n", weir("suggest", log, "--protect", "5/s").out), "a list that is cut says so")
-    check.contains(out, "  goal          met: 1 key denied, and the goal permits 5\n", "how much room the goal has")
-    logins = weir("suggest", log, "--where", "path=/login").out
+    check.contains(out, "  goal          met: besides the suspects 0 keys denied, and the goal permits 5\n", "how much room the goal has")
+    lucky = FOLDER / "lucky.log"
+    lucky.write_bytes(gzip.open(log).read().replace(b'POST /login HTTP/1.1" 401 ', b'POST /login HTTP/1.1" 302 '))
+    check.contains(weir("suggest", lucky).out, "  goal          met: 1 key denied, and the goal permits 5\n", "one good answer: it is no suspect")
+    logins = weir("suggest", lucky, "--where", "path=/login").out
     check.contains(logins, "  goal          met, with little room: 1 key denied, and the goal permits 1\n", "little room is told")
     check("little room" not in out, "but only then")
     for words in (["--deny-keys", "0.5%"], ["--deny-requests", "10%"], ["--protect", "20/s"]):

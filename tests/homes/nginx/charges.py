@@ -126,9 +126,11 @@ def test_redirects(check):
             location = /page {{ root {{folder}}/html; }}
             location /two/ {{ {to} {limit} weir_limit key=all:$arg_k zone=y "fixed-window 3/100d"; }}
             location /later/ {{ {to} {limit} weir_limit key=late:$arg_k zone=z "fixed-window 1/100d" phase=precontent; }}
-            location /dry/ {{ {to} weir_limit key=$arg_k zone=z "fixed-window 2/100d" on=401 dry_run; }}
+            location /dry/ {{ {to} weir_limit key=$arg_k zone=dry "fixed-window 2/100d" on=401 dry_run; }}
+            location /queue/ {{ {to} weir_limit key=$arg_k zone=dry "leaky-bucket 1/100d burst 9" on=401 dry_run; }}
+            location /info {{ weir_info; }}
             """
-        with serve(locations, "weir_zone y 1m;", files={"html/page": "page\n", "html/file": "0123456789"}) as nginx:
+        with serve(locations, "weir_zone y 1m; weir_zone dry 1m;", files={"html/page": "page\n", "html/file": "0123456789"}) as nginx:
             check.equal(statuses(nginx, ["/same/401?k=a"] * 3), [401, 401, 429], "an error page keeps the status")
             check.equal(statuses(nginx, ["/other/401?k=b"] * 5), [200] * 5, "or changes it")
             check.equal(statuses(nginx, ["/into/500?k=c"] * 3), [404, 404, 429], "to one that counts")
@@ -142,6 +144,9 @@ def test_redirects(check):
             check.equal(nginx.get("/same/200?k=f").weir["remaining"], "2", "costs nothing")
             answers = [nginx.get(f"/dry/{status}?k=g") for status in (200, 200, 200, 401, 401, 200)]
             check.equal([it.weir["status"] for it in answers], ["PASSED"] * 5 + ["DRY_RUN"], "in dry run")
+            check.equal(statuses(nginx, ["/queue/401?k=h"] + ["/queue/200?k=h"] * 3), [401] + [200] * 3, "a queue in dry run")
+            zone = next(it for it in nginx.get("/info").json["zones"] if it["name"] == "dry")
+            check.equal([zone[what] for what in ("passed", "dry_run", "given_back")], [6, 4, 3], "in dry run, too, passed less given_back is what failed")
 
 
 def test_equal_keys(check):

@@ -91,6 +91,7 @@ LOCATION = {
     'weir_rate key=$arg_k zone=z "leaky-bucket 5/s";': ["leaky-bucket 5/s", "token-bucket"],
     'weir_rate key=$arg_k zone=z "token-bucket 1m/s, token-bucket 5m/m";': ["token-bucket"],
     'weir_rate key=$arg_k zone=z;': ["weir_rate", "missing"],
+    'weir_limit key=$arg_k zone=z "token-bucket 1/s" name=Ärger;': ["invalid name", "ASCII"],
     'weir_rate key=$arg_k zone=z "token-bucket 1m/s" status=503;': ["status=503", "expected one of"],
     'weir_rate zone=z "token-bucket 1m/s";': ["key=", "missing"],
     'weir_rate key=$arg_k zone=z "token-bucket 100KB/s";': ["column", "100k/s"],
@@ -322,7 +323,26 @@ def test_two_locations(check):
                 "no warning: one name says that it is meant")
 
 
-TESTS = [test_locations, test_several, test_http, test_good, test_secrets, test_variables, test_equal_keys, test_two_locations]
+def test_constant_keys(check):
+    """A key that is the name of a variable without its $ is warned of, once, wherever the variable is declared; other constant keys are not."""
+    def said(key, what="weir_limit", limit="fixed-window 9/h"):
+        code, text = Nginx.check(f"""weir_zone z 1m; server {{ listen 127.0.0.1:{{port}};
+            {what} key={key} zone=z "{limit}";
+            location /a {{ weir_headers off; weir_conn key=$uri zone=z 9; }}
+            location /b {{ weir_limit key=b:$uri zone=z "sliding-log 5/m"; }} }}
+            map $uri $account {{ default 1; }} server {{ set $later 1; }}""")
+        check.equal(code, 0, f"{key}: {text}")
+        return [line for line in text.splitlines() if "[warn]" in line]
+    for key, name in (("account:account", "account"), ("account", "account"), ("a:b:later", "later"), ("ip:binary_remote_addr", "binary_remote_addr"),
+                      ("k:arg_user", "arg_user"), ("http_x_api_key", "http_x_api_key"), ("weir_network", "weir_network")):
+        warned = said(key)
+        check(len(warned) == 1 and f"key={key} has no variable" in warned[0] and f"write ${name}," in warned[0] and "http.conf:2" in warned[0], f"{key}: {warned}")
+    check.equal([len(said("account", *it)) for it in (("weir_conn", "5"), ("weir_rate", "token-bucket 1m/s"))], [1, 1], "slots and bandwidth")
+    for key in ("all", "everybody", "account:all", "accounts", "account:", ":", "arg_", "login:1", "account:$account", "${account}:account", "uri/"):
+        check.equal(said(key), [], f"no warning: {key}")
+
+
+TESTS = [test_locations, test_several, test_http, test_good, test_secrets, test_variables, test_equal_keys, test_two_locations, test_constant_keys]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

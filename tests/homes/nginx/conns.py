@@ -148,7 +148,8 @@ def test_several(check):
             location /slow {{ proxy_pass http://127.0.0.1:{gate.port};
                 weir_conn key=$arg_a zone=z "concurrent 2 lease 30s" name=a; weir_conn key=$arg_b zone=z 1 name=b status=503; }}
             location /a {{ weir_conn key=$arg_a zone=z 2; }}
-            location /dry {{ weir_conn key=$arg_a zone=z 2 dry_run; }}
+            location /dry {{ weir_conn key=$arg_a zone=z 2 dry_run name=slots; weir_limit key=dry zone=z "fixed-window 9/100d" dry_run; }}
+            location /read {{ weir_limit key=dry zone=z "fixed-window 9/100d" cost=0; }}
             """
         with serve(locations) as nginx:
             held = Held(nginx, gate, ["/slow?a=x1&b=y"])
@@ -160,7 +161,8 @@ def test_several(check):
             answer = nginx.get("/slow?a=x1&b=w")
             check.equal((answer.status, answer.weir["binding"]), (429, "a"), "the first rejects")
             answer = nginx.get("/dry?a=x1")
-            check.equal((answer.status, answer.weir["status"]), (200, "DRY_RUN"), "in dry run")
+            check.equal((answer.status, answer.weir["status"], answer.weir["binding"]), (200, "DRY_RUN", "slots"), "in dry run")
+            check.equal(nginx.get("/read").weir["remaining"], "9", "limits in dry run do not see what would have got no slot")
             gate.let(2)
             held.read(), other.read()
             held.close(), other.close()

@@ -280,8 +280,18 @@ def test_full_denies(check):
         location = /key { weir_limit key=$arg_k zone=small "fixed-window 2/100d from-first"; add_header X-Why $weir_status always; }
         location = /conn { weir_conn key=$arg_k zone=small 2; add_header X-Why $weir_status always; }
         location = /rate { weir_rate key=$arg_k zone=small "token-bucket 1g/s"; add_header X-Why $weir_status always; }
+        location = /keys { weir_keys zone=logs; } location = /small { weir_keys zone=small; }
+        location = /log { weir_limit key=$arg_k zone=logs "sliding-log 5/h"; add_header X-Why $weir_status always; }
         """
-    with serve(locations, "weir_zone small 80k full=deny large=20%;\n", workers=2) as nginx:
+    with serve(locations, "weir_zone small 80k full=deny large=20%;\nweir_zone logs 80k full=deny;\n", workers=2) as nginx:
+        answers = [nginx.get(f"/log?k={i}") for i in range(300)]
+        full = [it for it in answers if it.status == 429 and it.fields["x-why"] == "FULL"]
+        check(50 < len(full) == zone(nginx, "logs")["refused"], f"the area for logs is full: {len(full)}, {zone(nginx, 'logs')}")
+        check(all(3000 < int(it.fields["retry-after"]) <= 3600 for it in full), f"until the first ends: {full[0].fields}")
+        with nginx.client() as client:
+            for method in ("GET", "DELETE"):
+                check.equal(client.get("/keys?key=nobody", method=method).json.get("refused"), len(full), f"{method}: weir_keys says that the zone refuses")
+                check.equal("refused" in client.get("/small?key=nobody", method=method).json, False, f"{method}: of a zone that does not, nothing")
         check.equal(nginx.get("/key?k=first").status, 200, "the first")
         rejected = flood(nginx, "/new", KEYS // 5)
         info = zone(nginx, "small")
@@ -295,7 +305,7 @@ def test_full_denies(check):
             check(all(int(it.fields["retry-after"]) >= 1 for it in full), f"{path}: and a time")
         check.equal([nginx.get("/key?k=first").status for _ in range(2)], [200, 429], "who is there goes on")
         check("no room for a new key" in nginx.errors(), "the log says so")
-        check(nginx.reload(http="weir_zone small 80k large=20%;\n"), "without full=deny")
+        check(nginx.reload(http="weir_zone small 80k large=20%;\nweir_zone logs 80k full=deny;\n"), "without full=deny")
         check.equal(flood(nginx, "/new", 500), 0, "everybody is let in again")
     for words in ("full=never", "full=", "full=deny full=deny", "large=20% large=20%", "full=deny large=20% full=evict"):
         code, said = nginx_server.Nginx.check(f"weir_zone z 1m {words};\n", "location / { empty_gif; }")

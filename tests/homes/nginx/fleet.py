@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 """weir_store in real nginxes over a real Redis, by the module and by scripts: one limit for several nginx, to the
-request; a Redis that is killed, stopped, slow, refuses; denials remembered; clients and workers that leave.
+request; a Redis that is killed, stopped, slow, refuses; denials remembered. Who leaves meanwhile: fleet_leaves.py.
 
     fleet.py [WORD …]    only the tests with such a word in their name
 """
 import re
 import signal
-import socket
 import sys
 import threading
 import time
 
-from lib import checks, h2_frames, nginx_server, ports, redis_server, sanitizers
+from lib import checks, nginx_server, ports, redis_server, sanitizers
 from lib.build import REDIS_MODULE
 from lib.nginx_server import Nginx, get, poll, serve
 from lib.redis_cluster import Cluster
@@ -241,6 +240,40 @@ def test_stopped(check):
                    lambda: redis.signal(signal.SIGCONT))
 
 
+class Timed(Load):
+    """The same, with the longest that a request took."""
+    worst_us = 0
+
+    def ask(self):
+        while self.open:
+            answer, took_us = timed(self.nginx, self.path)
+            self.answers.append(answer)
+            self.worst_us = max(self.worst_us, took_us)
+
+
+def test_one_stopped(check):
+    """One of three servers of a cluster stands still: its keys are decided by the deadline, and nobody else waits for them."""
+    with Cluster(ENGINES[0][1], node_timeout_ms=600000) as cluster, serve('location / { weir_limit key=$arg_k zone=z "fixed-window 1g/366d"; }', f'weir_store "{cluster.url(first=1)}" deadline=2s;') as nginx:
+        keys = [next(str(i) for i in range(100) if cluster.owner(cluster.slot(f"weir:{i}")) == node) for node in range(3)]
+        for key in keys:
+            check(nginx.wait_for(lambda key=key: nginx.get(f"/?k={key}").weir["degraded"] == "0"), "all decide")
+        mark = machine.mark()
+        cluster.nodes[0].signal(signal.SIGSTOP)
+        others, late = [Timed(nginx, f"/?k={key}") for key in keys[1:]], []
+        for _ in range(16):  # their deadlines are all over the time, so that some of nginx's threads always wait
+            late.append(Timed(nginx, f"/?k={keys[0]}", clients=1))
+            check(others[0].wait(10), "meanwhile")
+            time.sleep(0.1)
+        check(poll(lambda: sum(load.degraded() for load in late) > 16), "the one does not decide")
+        for load in late + others:
+            load.stop()
+        cluster.nodes[0].signal(signal.SIGCONT)
+        slack_us = 500000 + machine.since_us(mark)
+        check.equal([load.degraded() for load in others], [0, 0], "the others do")
+        check.at_most(max(load.worst_us for load in late), 2125000 + slack_us, "the longest request of the one, us")
+        check.at_most(max(load.worst_us for load in others), 500000 + slack_us, "the longest of the others, us")
+
+
 def test_late(check):
     """Answers that are late now and then are told, with how many of them there were, and are not an outage."""
     with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=100ms") as nginx:
@@ -371,6 +404,61 @@ def test_refusals(check):
             check.equal(found, ["0", "1", "1"], "refused: $weir_degraded is 1 if one of two phases was")
 
 
+def test_refuses_to_write(check):
+    """A Redis that refuses all writes, with weir_conn and weir_limit: told once, over when it decides again; requests are
+    counted once each; what is to be given back is tried now and then."""
+    locations = """weir_conn key=$arg_k zone=z "concurrent 1 lease 1h"; weir_limit key=l:$arg_k zone=z "fixed-window 100/366d";"""
+    for name, options in ENGINES:
+        with redis_server.Server(options) as redis, redis.client() as client, \
+                nginx_server.Backend(lambda head: gate.wait(60) and nginx_server.Backend.answer()) as backend:
+            gate = threading.Event()
+            slow = f"location /slow {{ proxy_pass http://127.0.0.1:{backend.port}; {locations} }}"
+            with serve(f"{slow} location / {{ {locations} }} {INFO}", address(redis.port, PATIENT), workers=1) as nginx:
+                refuses_to_write(check, name, nginx, client, backend, gate)
+
+
+def refuses_to_write(check, name, nginx, client, backend, gate):
+    replicas = lambda n: client.call("CONFIG", "SET", "min-replicas-to-write", str(n))
+    refusals = lambda: int((re.findall(rb"errorstat_NOREPLICAS:count=(\d+)", client.call("INFO", "errorstats")) or [0])[0])
+    check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["status"] == "PASSED"), f"{name}: Redis decides")
+    check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), f"{name}: nothing is under way")
+    with nginx.client() as held:
+        held.send(get("/slow?k=held"))
+        check(nginx.wait_for(lambda: backend.heads), f"{name}: a slot is held")
+        before = store(nginx)
+        replicas(1)
+        check.equal({nginx.get(f"/?k=k{i}").weir["status"] for i in range(40)}, {"DEGRADED"}, f"{name}: the zone decides")
+        said = store(nginx)
+        check.equal(said["state"], "refuses", f"{name}: weir_info's state")
+        check.contains(said["why"], "NOREPLICAS", f"{name}: and why")
+        gate.set()
+        check.equal(held.read().status, 200, f"{name}: it ends")
+    check(nginx.wait_for(lambda: store(nginx)["owed"] == 1), f"{name}: its slot is owed, and nothing else: {store(nginx)}")
+    tried = 83 if name == "module" else 82  # after 1 s, and 2 s later
+    check(nginx.wait_for(lambda: refusals() >= tried), f"{name}: its release is tried again: {refusals()}")
+    check.at_most(refusals(), 84, f"{name}: two queries of each request were refused, and a few releases")
+    check.equal([store(nginx)[it] - before[it] for it in ("asked", "answered", "unreachable")], [80, 0, 80], f"{name}: decisions are counted")
+    check.equal(told(nginx), (1, 0), f"{name}: told once: {nginx.errors()}")
+    replicas(0)
+    check.equal(nginx.get("/?k=after").weir["status"], "PASSED", f"{name}: Redis decides again")
+    check(nginx.wait_for(lambda: logged(nginx, "decides again; meanwhile requests that the zone decided: 40")), f"{name}: the log: {nginx.errors()}")
+    check(nginx.wait_for(lambda: store(nginx)["owed"] == 0), f"{name}: what was owed is given back")
+    check.equal((nginx.get("/?k=held").weir["status"], store(nginx)["state"]), ("PASSED", "up"), f"{name}: its slot is free")
+
+
+def test_one_deadline(check):
+    """The queries of a request share its deadline."""
+    locations = f"""location / {{ weir_conn key=$arg_k zone=z 5; weir_conn key=b:$arg_k zone=z 5;
+                                  weir_limit key=l:$arg_k zone=z "fixed-window 100/366d"; }} {INFO}"""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, serve(locations, address(proxy.port, OUTAGE)) as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), "Redis decides")
+        before, mark = store(nginx)["asked"], machine.mark()
+        proxy.mode = "hold"
+        answer, took_us = timed(nginx, "/?k=ann")
+        check.equal((answer.weir["status"], store(nginx)["asked"] - before), ("DEGRADED", 3), "the zone decides, Redis was asked for all")
+        check.at_most(took_us, 1.2 * DEADLINE_US + SLACK_US + machine.since_us(mark), "three queries, us")
+
+
 # ---- denials remembered ----
 
 ROUNDS = 200  # until the machine lets one pass in time
@@ -468,199 +556,6 @@ def test_denial_cache_answers(check):
         check.equal([answer.status for answer in answers], [429] * 4 + [200], "two keys, denied and not")
         check.equal(store(nginx)["cached_denials"] - before["cached_denials"], 2, "two keys: the same costs only")
         check.equal(answers[0].fields["ratelimit-policy"], answers[1].fields["ratelimit-policy"], "two keys: the fields")
-
-
-# ---- who leaves while Redis is asked ----
-
-def leave(nginx, path, number):
-    """Clients that ask and go."""
-    for _ in range(number):
-        with socket.create_connection(("127.0.0.1", nginx.port)) as client:
-            client.sendall(get(path))
-
-
-def test_clients_leave(check):
-    with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=1s") as nginx:
-        check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), "leaving: Redis decides")
-        before = store(nginx)["asked"]
-        proxy.mode, proxy.delay = "slow", 0.2
-        leave(nginx, "/?k=gone", 50)
-        check(nginx.wait_for(lambda: store(nginx)["asked"] == before + 50), "leaving: all were asked")
-        check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), "leaving: all were answered")
-        proxy.mode = "pass"
-        check(nginx.wait_for(lambda: nginx.get("/?k=gone").weir["degraded"] == "0"), "leaving: it goes on")
-
-
-SLOT = 'weir_conn key=$arg_k zone=z "concurrent 1 lease 1h";'
-
-
-def settle_in(nginx, check):
-    """Redis decides, and nothing is under way."""
-    check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["status"] == "PASSED"), "Redis decides")
-    check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), "nothing is under way")
-
-
-def test_slots_come_back(check):
-    """A slot that Redis gave to a request that is gone is given back, as is that of one that ends: in order, so that
-    the next request of the same key has it. Nobody waits here."""
-    for name, options in ENGINES:
-        with redis_server.Server(options) as redis, Proxy(redis.port) as proxy:
-            with serve(f"location / {{ {SLOT} }} {INFO}", address(proxy.port, PATIENT)) as nginx:
-                settle_in(nginx, check)
-                check.equal([nginx.get("/?k=a").status for _ in range(3)], [200] * 3, f"{name}: one after the other")
-                proxy.mode, proxy.delay = "slow", 2.0
-                leave(nginx, "/?k=a", 3)
-                check(nginx.wait_for(lambda: store(nginx)["queue"] >= 1), f"{name}: asked")
-                proxy.mode = "pass"
-                answer = nginx.get("/?k=a")
-                check.equal((answer.status, answer.weir["status"]), (200, "PASSED"), f"{name}: the slot is free")
-                check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), f"{name}: nothing is left under way")
-
-
-def test_slots_in_order(check):
-    """A release and the next acquire of its key never overtake each other, scripts that must be loaded included; keys
-    do not wait for others."""
-    for name, options in ENGINES:
-        with redis_server.Server(options) as redis, redis.client() as client, \
-                serve(f"location / {{ {SLOT} }} {INFO}", address(redis.port, PATIENT)) as nginx:
-            settle_in(nginx, check)
-            loads = [Load(nginx, f"/?k=load{i}", 1) for i in range(3)]
-            refused = 0
-            for i in range(30):
-                client.call("SCRIPT", "FLUSH")
-                refused += nginx.statuses(["/?k=a"] * 20).count(429)
-            for load in loads:
-                load.stop()
-                check.equal((load.count(200), load.broken), (len(load.answers), []), f"{name}: beside it")
-            check.equal(refused, 0, f"{name}: of 600 requests one after the other were refused")
-
-
-def test_slots_are_owed(check):
-    """What ends while Redis is away is given back when it is there again, before the key's next question."""
-    with redis_server.Server() as redis, redis.client() as client, \
-            nginx_server.Backend(lambda head: gate.wait(60) and nginx_server.Backend.answer()) as backend:
-        gate = threading.Event()
-        locations = f"""location /slow {{ proxy_pass http://127.0.0.1:{backend.port}; {SLOT} }}
-            location / {{ {SLOT} }} {INFO}"""
-        with serve(locations, address(redis.port, "deadline=2s"), workers=1) as nginx:
-            settle_in(nginx, check)
-            with nginx.client() as held:
-                held.send(get("/slow?k=a"))
-                check(nginx.wait_for(lambda: backend.heads), "owed: it is under way")
-                check.equal(nginx.get("/?k=a").status, 429, "owed: its slot is held")
-                client.call("CONFIG", "SET", "requirepass", "away")
-                client.call("AUTH", "away")
-                client.call("CLIENT", "KILL", "TYPE", "normal")
-                wait_for_state(nginx, check, "down")
-                gate.set()
-                check.equal(held.read().status, 200, "owed: it ends")
-                check(nginx.wait_for(lambda: store(nginx)["owed"] == 1), f"owed: one release: {store(nginx)}")
-            client.call("CONFIG", "SET", "requirepass", "")
-            wait_for_state(nginx, check, "up")
-            answer = nginx.get("/?k=a")
-            check.equal((answer.status, answer.weir["status"]), (200, "PASSED"), "owed: the slot is free at once")
-            check.equal(store(nginx)["owed"], 0, "owed: nothing any more")
-
-
-def test_slots_at_the_end(check):
-    """SIGTERM while slots are held, and while one is asked for: the next nginx has them."""
-    nginx_server.until_at_once(lambda: slots_at_the_end(check))
-
-
-def slots_at_the_end(check):
-    """False: nginx did not wait for its worker, or the machine was so slow that nothing was asked for any more."""
-    with redis_server.Server() as redis, Proxy(redis.port) as proxy, \
-            nginx_server.Backend(lambda head: gate.wait(60) and nginx_server.Backend.answer()) as backend:
-        gate = threading.Event()
-        locations = f"""location /slow {{ proxy_pass http://127.0.0.1:{backend.port}; {SLOT} }}
-            location / {{ {SLOT} }} {INFO}"""
-        with serve(locations, address(proxy.port, PATIENT)) as nginx:
-            settle_in(nginx, check)
-            clients = [nginx.client() for _ in range(2)]
-            clients[0].send(get("/slow?k=held"))
-            check(nginx.wait_for(lambda: backend.heads), "the end: one is held")
-            proxy.mode, proxy.delay = "slow", 0.6
-            clients[1].send(get("/?k=asked"))
-            is_asked = nginx.wait_for(lambda: store(nginx)["queue"] >= 1, 5)
-            by_itself = nginx.stop_at_once()
-            for it in clients:
-                it.close()
-        gate.set()
-        if not is_asked or not by_itself:
-            return False
-        with serve(locations, address(redis.port, PATIENT)) as nginx:
-            settle_in(nginx, check)
-            check.equal([nginx.get(f"/?k={key}").status for key in ("held", "asked")], [200, 200], "the end: both are free")
-    return True
-
-
-def test_reload(check):
-    """Under load: nothing is lost, nothing is decided without Redis, and workers leave nothing behind."""
-    with redis_server.Server(ENGINES[0][1]) as redis, \
-            limited(redis.port, limit="fixed-window 1g/366d", workers=2) as nginx:
-        load = Load(nginx, "/?k=ann")
-        for _ in range(4):
-            check(load.wait(100), "reload: requests are answered")
-            check(nginx.reload(), "reload: it is taken over")
-        check(load.wait(100), "reload: they still are")
-        load.stop()
-        check.equal(load.count(200), len(load.answers), "reload: all let through")
-        check.equal(load.degraded(), 0, "reload: none without Redis")
-        check.equal(load.broken, [], "reload: no connection was broken")
-
-
-def test_worker_ends_while_asking(check):
-    """A worker that shuts down answers what is under way first, and no longer than that."""
-    with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=10s") as nginx:
-        nginx.get("/?k=settle-in")
-        proxy.mode, proxy.delay = "slow", 0.5
-        with nginx.client() as client:
-            client.send(get("/?k=ann", {"connection": "close"}))
-            nginx.wait_for(lambda: store(nginx)["queue"] >= 1)
-            nginx.reload(wait=False)
-            answer = client.read()
-            check.equal((answer.status, answer.weir["degraded"]), (200, "0"), "ending: answered by Redis")
-        proxy.mode = "pass"
-        nginx.reload()
-
-
-def test_stop_at_once(check):
-    """SIGTERM while answers are awaited that never come: over by the deadline."""
-    nginx_server.until_at_once(lambda: stop_while_awaited(check))
-
-
-def stop_while_awaited(check):
-    with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=500ms") as nginx:
-        check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), "SIGTERM: Redis decides")
-        proxy.mode = "hold"
-        clients = [nginx.client() for _ in range(20)]
-        for client in clients:
-            client.send(get("/?k=ann"))
-        by_itself = nginx.stop_at_once()
-        check.equal(nginx.process.returncode, 0, "SIGTERM: it ends")
-        for client in clients:
-            client.close()
-    return by_itself
-
-
-def test_too_many(check):
-    """More queries than may be in progress: the others are decided at once, by the zone. They come in a few connections of
-    HTTP/2, so that all are there long before the first deadline is over."""
-    with redis_server.Server() as redis, Proxy(redis.port) as proxy, \
-            limited(proxy.port, "deadline=10s", "fixed-window 1g/366d", connections=10000,
-                    http2="listen 127.0.0.1:{port2} http2;") as nginx:
-        nginx.get("/?k=settle-in")
-        proxy.mode = "hold"
-        each, streams = 100, b"".join(h2_frames.headers(2 * i + 1, h2_frames.request("/?k=ann")) for i in range(100))
-        peers = [h2_frames.Peer(nginx.port_of("port2")) for _ in range(42)]
-        for peer in peers:
-            peer.send(streams)
-        check(nginx.wait_for(lambda: store(nginx)["unreachable"] == 42 * each - 4096), "too many: decided at once")
-        check.equal(store(nginx)["queue"], 4096, "too many: in progress")
-        for peer in peers:
-            peer.socket.close()
-        redis.kill()
-        check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), "too many: a connection that is lost ends them all")
 
 
 # ---- the configuration ----

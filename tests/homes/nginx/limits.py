@@ -295,8 +295,8 @@ def test_dry_run(check):
         answers = [nginx.get("/both?k=e") for _ in range(5)]
         check.equal([it.status for it in answers], [200, 200, 200, 429, 429], "the enforced one beside it")
         check.equal([it.weir["status"] for it in answers], ["PASSED", "PASSED", "DRY_RUN", "REJECTED", "REJECTED"], "both")
-        check.equal([it.weir["binding"] for it in answers], ["hard"] * 5, "variables are of the enforced one")
-        check.equal([it.weir["remaining"] for it in answers], ["2", "1", "0", "0", "0"], "remaining is, too")
+        check.equal([it.weir["binding"] for it in answers], ["hard", "hard", "soft", "hard", "hard"], "the one that DRY_RUN is about")
+        check.equal([it.weir["remaining"] for it in answers], ["2", "1", "0", "0", "0"], "the other variables are of the enforced one")
         check(all('"hard"' in it.fields["ratelimit"] and "soft" not in it.fields["ratelimit"] for it in answers), "fields")
         check.equal(remaining(nginx, "/read?k=e"), "7", "the one in dry run was charged twice, as a limit would be")
         check.equal(nginx.get("/bad?k=f&limit=nonsense").status, 200, "a limit in dry run that cannot be read harms nobody")
@@ -315,6 +315,30 @@ def test_dry_run_of_rejected(check):
     with serve(locations) as nginx:
         check.equal(nginx.statuses(["/both?k=a"] * 10), [200] * 3 + [429] * 7, "three")
         check.equal(remaining(nginx, "/read?k=a"), "97", "three of dry run")
+
+
+def test_dry_run_of_phases(check):
+    """Two phases in dry run: the variables name the limit that would have refused. What the first one would have
+    rejected, the second one does not see."""
+    locations = """
+        location /dry {
+            weir_limit key=a:$arg_a zone=z "fixed-window 4/100d" name=address dry_run;
+            weir_limit key=b:$arg_b zone=z "fixed-window 2/100d" name=account dry_run phase=precontent;
+        }
+        location /slow {
+            weir_limit key=s:$arg_a zone=z "leaky-bucket 1/100d burst 9" name=slow dry_run;
+            weir_limit key=t:$arg_a zone=z "fixed-window 2/100d" name=fast dry_run phase=precontent;
+        }
+        location /read { weir_limit key=b:$arg_b zone=z "fixed-window 9/100d" cost=$arg_c; }
+        """
+    with serve(locations) as nginx:
+        def said(path, times):
+            return [(it.weir["status"], it.weir["binding"]) for it in (nginx.get(path) for _ in range(times))]
+        check.equal(said("/dry?a=1&b=1", 5), [("PASSED", "account")] * 2 + [("DRY_RUN", "account")] * 2 + [("DRY_RUN", "address")],
+                    "the one that would have refused")
+        check.equal(said("/dry?a=1&b=2", 3), [("DRY_RUN", "address")] * 3, "the first one")
+        check.equal(remaining(nginx, "/read?b=2"), "9", "the second one did not see these")
+        check.equal(said("/slow?a=1", 3), [("PASSED", "fast"), ("DRY_RUN", "slow"), ("DRY_RUN", "fast")], "delays are seen by the second one")
 
 
 def test_phases(check):
@@ -477,12 +501,15 @@ def test_log_levels(check):
     locations = "".join(f"""
         location /{level} {{ weir_log_level {level}; weir_limit key=$arg_k zone=z "fixed-window 1/100d" name=n-{level}; }}
         location /dry-{level} {{ weir_log_level {level}; weir_limit key=$arg_k zone=z "fixed-window 1/100d" dry_run name=d-{level}; }}
-        location /delay-{level} {{ weir_log_level {level}; weir_limit key=$arg_k zone=z "leaky-bucket 1/2s burst 9" name=y-{level}; }}
+        location /delay-{level} {{ weir_log_level {level}; weir_limit key=$arg_k zone=z "leaky-bucket 1/100d burst 9" name=y-{level}; }}
         """ for level in levels) + 'location /default { weir_limit key=$arg_k zone=z "fixed-window 1/100d" name=n-default; }'
     with serve(locations, log="debug") as nginx:
         for level in levels:
             nginx.statuses([f"/{level}?k=n-{level}"] * 2 + [f"/dry-{level}?k=d-{level}"] * 2)
-            nginx.statuses([f"/delay-{level}?k=y-{level}"] * 2)
+            with nginx.client() as client:  # leaves while the second one waits
+                client.send(get(f"/delay-{level}?k=y-{level}") * 2)
+                check.equal(client.read().status, 200, f"not delayed, {level}")
+                check(level == "info" or nginx.wait_for(lambda: f"y-{level}" in nginx.errors()), f"a delay is told, {level}")
         nginx.statuses(["/default?k=x"] * 2)
         lines = [line for line in nginx.errors().splitlines() if re.match(r"[\d/]+ [\d:]+ \[.*weir", line)]
 
@@ -520,7 +547,7 @@ def test_bodies(check):
 
 
 TESTS = [test_keys, test_network, test_exempt, test_algorithms, test_words, test_tiers, test_cost, test_least, test_status, test_memory,
-         test_dry_run, test_dry_run_of_rejected,
+         test_dry_run, test_dry_run_of_rejected, test_dry_run_of_phases,
          test_phases, test_all_or_nothing, test_same_state, test_equal_keys,
          test_unreadable, test_inheritance, test_variables, test_log_levels, test_many, test_bodies]
 

@@ -446,7 +446,7 @@ def named(client, command):
 def check_docs(tally, client):
     """COMMAND DOCS lists the arguments of every command."""
     take = ["key", "limits", "cost", "least", "wait", "detail"]
-    wanted = {"weir.take": take, "weir.peek": take, "weir.acquire": take, "weir.takeall": ["numkeys", "ask", "least", "wait", "acquire", "detail"],
+    wanted = {"weir.take": take, "weir.peek": take, "weir.acquire": [*take[:-1], "lease", "detail"], "weir.takeall": ["numkeys", "ask", "least", "wait", "acquire", "lease", "detail"],
               "weir.settle": ["key", "limits", "receipt", "actual"], "weir.reset": ["key"], "weir.show": ["key"],
               "weir.renew": ["key", "limits", "lease"], "weir.release": ["key", "limits", "lease"],
               "cl.throttle": ["key", "max_burst", "count", "period", "quantity"]}

@@ -136,6 +136,24 @@ def test_node_stopped(check):
     fail_over(check, "stopped", ENGINES[0][1], lambda node: node.signal(signal.SIGSTOP))
 
 
+def test_slots_without_a_node(check):
+    """Keys of slots that no node has are decided by the fallback, and the store says why. A server that has not heard of a node
+    is no reason to wait for long: another one is asked soon."""
+    with Cluster("--cluster-require-full-coverage no") as cluster, Driver(cluster.url("deadline=10s")) as driver:
+        keys = [next(f"k{i}" for i in range(100) if cluster.owner(cluster.slot(f"weir:k{i}")) == node) for node in range(3)]
+        degraded = lambda: [driver.take(key, "fixed-window 1k/366d").degraded for key in keys]
+        check.equal(degraded(), [0, 0, 0], "all slots have a node")
+        for client in cluster.clients:
+            client.call("CLUSTER", "DELSLOTSRANGE", 5461, 10922)
+        cluster.nodes[2].kill()  # so that the map is read again
+        cluster.nodes[2].start()
+        checks.until("gaps", lambda: "5462 of 16384 slots of the cluster have no node" in " ".join(driver.call("check")))
+        check.equal(degraded()[:2], [0, 1], "those of the others are decided")
+        cluster.clients[1].call("CLUSTER", "ADDSLOTSRANGE", 5461, 10922)
+        took = recovered(lambda: degraded() == [0, 0, 0])
+        check(took is not None, "soon after there is a node")
+
+
 def test_through_a_replica(check):
     """The address names a replica only: the map is learnt from it all the same."""
     with Cluster(ENGINES[0][1]) as cluster, Driver(cluster.url(first=4)) as driver:
@@ -143,7 +161,7 @@ def test_through_a_replica(check):
               "through a replica: decided")
 
 
-TESTS = [test_routing, test_slot_moved, test_keys_on_their_way, test_node_killed, test_node_stopped, test_through_a_replica]
+TESTS = [test_routing, test_slot_moved, test_keys_on_their_way, test_slots_without_a_node, test_node_killed, test_node_stopped, test_through_a_replica]
 
 if __name__ == "__main__":
     with machine:

@@ -10,11 +10,12 @@ return, and what was admitted stays within the documented bound.
 """
 import pathlib
 import signal
+import subprocess
 import sys
 import time
 
 from lib import checks, ports, redis_server
-from lib.build import REDIS_MODULE
+from lib.build import REDIS_MODULE, WEIR
 from lib.store_client import (EFOREIGN, ENOLEASE, ESHARED, ESYSTEM, EUNREACHABLE, RECOVERY_SECONDS,
                           SLACK_US, Driver, machine, opened, recovered)
 from lib.store_proxy import Proxy
@@ -286,6 +287,23 @@ def test_out_of_memory(check):
                 check.equal((d.code, d.degraded, d.remaining), (0, 0, 8), f"oom, {name}: the server again")
 
 
+def test_command_says_why(check):
+    """`weir take` says why the fallback decided: a server that refuses is not unreachable."""
+    def why(url):
+        done = subprocess.run([WEIR, "take", "k", "fixed-window 9/d", "--store", url], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        return [line for line in done.stdout.splitlines() if line.startswith("degraded")]
+    for name, options in ENGINES:
+        with redis_server.Server(f"{options} --min-replicas-to-write 1") as server:
+            refused = why(address(server))
+            check(len(refused) == 1 and refused[0].startswith("degraded: the store refused (NOREPLICAS Not enough") and
+                  refused[0].endswith("), the local fallback decided"), f"{name}: its words: {refused}")
+    check.equal(why(address(server)), ["degraded: the store is unreachable, the local fallback decided"], "away")
+    with redis_server.Server() as server, Proxy(server.port) as proxy:
+        proxy.mode, proxy.delay = "slow", 0.3
+        late = why(f"redis://127.0.0.1:{proxy.port}?deadline=1ms")
+        check(late and "refused" not in late[0], f"late: {late}")
+
+
 def test_exact(check):
     """As many as the limit says, by threads and by processes, with both engines."""
     for name, options in ENGINES:
@@ -387,7 +405,7 @@ def test_verbs(check):
 TESTS = [test_verbs, test_exact, test_killed, test_stopped, test_restarted, test_script_flush,
          test_module_comes_and_goes, test_cut_within_a_reply, test_garbage, test_slow_replies,
          test_replies_held_back, test_late_replies_go_to_nobody, test_passwords, test_few_rights, test_readonly, test_loading,
-         test_out_of_memory, test_away_at_open, test_fail_policies]
+         test_out_of_memory, test_command_says_why, test_away_at_open, test_fail_policies]
 
 if __name__ == "__main__":
     with machine:

@@ -79,6 +79,17 @@ def test_policies(check):
             check.equal(zone["evicted_unused"] + zone["evicted_soonest"], 0, "nobody was forgotten")
 
 
+def test_large(check):
+    """Logs have an area of their own. Who finds no room in it is told when the first log ends, and is counted."""
+    for limit in ("sliding-log 5/m", "sliding-window 5/m"):
+        with weir_server.Server(STORE) as server, resp.Client(server.port) as client:
+            answers = client.pipeline([("WEIR.TAKE", f"key {i}", limit) for i in range(KEYS // 10)])
+            full = [it for it in answers if it[0] == 0]
+            check(len(full) > KEYS // 20, f"{limit}: most are refused: {len(full)}")
+            check(all(1_000_000 <= it[3] <= 60_000_000 for it in full), f"{limit}: until the first ends: {max(it[3] for it in full)} us")
+            check.equal(metric(server, "weir_zone_refused_total"), len(full), f"{limit}: all are counted")
+
+
 def test_resp(check):
     with weir_server.Server(STORE) as server:
         key = f"key {fill(server)[0]}"

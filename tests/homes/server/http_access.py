@@ -12,7 +12,7 @@ from http_wire import problem
 DATA, ADMIN = "data-token_1234567890", "admin-token_0987654321"
 TAKE = {"key": "k", "limit": "fixed-window 1000/366d"}
 OPEN = ("/healthz", "/readyz", "/healthcheck", "/")
-ADMINISTERED = (get("/v1/stats"), get("/v1/history"), get("/v1/top"), get("/v1/policies"), post("/v1/reload"))
+ADMINISTERED = (get("/v1/stats"), get("/v1/history"), get("/v1/top"), get("/v1/policies"), post("/v1/reload"), post("/v1/reset", {"key": "k"}))
 RedisError = weir_server.resp.RedisError
 
 
@@ -31,7 +31,7 @@ def statuses(server, token):
     """What a token opens: asking, measuring, administering."""
     with http_client.Client(server.port) as client:
         ask = [client.ask(with_fields(data, bearer(token))).status
-               for data in (get("/v1/take", **TAKE), post("/v1/take", TAKE), post("/v1/reset", {"key": "k"}))]
+               for data in (get("/v1/take", **TAKE), post("/v1/take", TAKE))]
         measure = client.ask(with_fields(get("/metrics"), bearer(token))).status
         administer = [client.ask(with_fields(data, bearer(token))).status for data in ADMINISTERED]
         free = [client.ask(get(path)).status for path in OPEN]
@@ -180,6 +180,21 @@ def test_http_is_never_resp(check):
                 check(first_answer(server, data, cuts).startswith(b"*7\r\n"), f"and a command still is one: {data!r}")
 
 
+def test_reset_needs_the_admin_token(check):
+    """It gives back all that a key has used, as a refund does."""
+    with weir_server.Server("--token-file data --admin-token-file admin", files=files(data=DATA, admin=ADMIN)) as server, server.client() as client:
+        client.call("AUTH", DATA)
+        client.call("WEIR.TAKE", "k", "fixed-window 1/366d")
+        replies = client.pipeline([("WEIR.PEEK", "k", "fixed-window 1/366d"), ("WEIR.RESET", "k"), ("weir.reset", "k", "x"), ("WEIR.PEEK", "k", "fixed-window 1/366d")])
+        check.equal((replies[0][0], replies[3][0]), (0, 0), "it is not reset")
+        check.equal([str(it) for it in replies[1:3]], ["NOPERM 'weir.reset' needs the admin token"] * 2, "with the token for data")
+        client.call("AUTH", ADMIN)
+        check.equal(client.call("WEIR.RESET", "k"), 1, "with the admin token")
+        check.contains(client.call("COMMAND", "INFO", "weir.reset")[0][0], b"weir.reset", "it is listed")
+    with weir_server.Server("--admin-token-file admin", files=files(admin=ADMIN)) as server, server.client() as client:
+        check(str(client.pipeline([("WEIR.RESET", "k")])[0]).startswith("NOPERM"), "without any")
+
+
 def test_clock_needs_the_admin_token(check):
     tokens = files(data=DATA, admin=ADMIN)
     with weir_server.Server("--test-clock --token-file data --admin-token-file admin", files=tokens) as server:
@@ -299,6 +314,7 @@ def test_hosts(check):
                             problem(check, answer, 421, "--host", f"for {host}{port}")
             for host in ("evil.example", "shop.example:443"):
                 check.equal(client.get("/v1/take", {"host": host}, **TAKE).status, 200, f"a proxy asks for {host}")
+                check.equal(client.get("/v1/show", {"host": host}, key="k").status, 421, f"but does not look at states: {host}")
             absolute = request("GET", "http://evil.example/v1/stats", {"host": "localhost"})
             check.equal(client.ask(absolute).status, 421, "an absolute target's host is what counts")
 

@@ -77,6 +77,18 @@ def keys(answer):
 
 # ---- who is meant ----
 
+def test_nobody_limits(check):
+    """A take without a policy for it is allowed, and counted apart: perhaps its caller forgot the policy's name."""
+    with asked(policies=POLICIES) as (_, client):
+        for body in ({"attributes": {"user": "ann"}}, {"attributes": {"path": "/api/x"}}, {"policy": "named", "attributes": {"user": "ann"}}):
+            client.post("/v1/take", body)
+        client.post("/v1/peek", {"attributes": {"user": "ann"}})
+        client.post("/v1/take", {"key": "k", "limit": "fixed-window 5/h"})
+        totals = client.get("/v1/stats").json["totals"]
+        check.equal((totals["allowed"], totals["unmatched"]), (4, 1), "one that no policy limits")
+        check("\nweir_unmatched_decisions_total 1\n" in client.get("/metrics").body.decode(), "also in the metrics")
+
+
 def test_verdicts(check):
     with asked(policies=POLICIES) as (_, client):
         none = client.get("/v1/take", attr_path="/nowhere")
@@ -198,6 +210,32 @@ def test_leases_by_policy(check):
         problem(check, client.post("/v1/take", ann), 400, "acquire", "a take, by policy")
         problem(check, client.get("/v1/take", **ann, wait="1s"), 400, "acquire", "a take that waits, by policy")
         check.equal(client.post("/v1/peek", ann).json["remaining"], 0, "a peek is answered, and nothing was taken")
+
+
+def test_exempt_leases(check):
+    """An acquire that an allow list exempts holds no slot, and has a lease like all others, so that callers need no second way."""
+    policies = """version: 1
+policies:
+  - {name: pool, key: user, limit: concurrent 1 lease 1m, allow: [{team: ops}]}
+  - {name: strict, key: org, limit: concurrent 1 lease 1m}
+"""
+    ann = {"policy": "pool", "attributes": {"user": "ann", "team": "ops"}}
+    both = {"attributes": {"user": "bob", "team": "ops", "org": "acme"}}
+    with asked(policies=policies) as (_, client):
+        got = [client.post("/v1/acquire", ann) for _ in range(3)]
+        check.equal([(it.status, it.json["lease"] > 0) for it in got], [(200, True)] * 3, "exempt")
+        for verb in ("renew", "release", "release"):
+            check.equal(client.post(f"/v1/{verb}", {**ann, "lease": got[0].json["lease"]}).status, 200, f"{verb} of it")
+        enforced = {"policy": "pool", "attributes": {"user": "ann"}}
+        held = client.post("/v1/acquire", enforced)
+        check.equal((held.status, client.post("/v1/acquire", enforced).status), (200, 429), "the exempt ones held nothing")
+        check.equal(client.post("/v1/renew", {**enforced, "lease": got[1].json["lease"]}).status, 404, "exempt no longer")
+        check.equal(client.post("/v1/release", {**ann, "lease": held.json["lease"]}).json, {"released": True}, "exempt by now")
+        check.equal(client.post("/v1/acquire", enforced).status, 200, "room again")
+        held = client.post("/v1/acquire", both)
+        check.equal((held.status, client.post("/v1/acquire", both).status), (200, 429), "another policy still limits it")
+        lease = {**both, "lease": held.json["lease"]}
+        check.equal([client.post(f"/v1/{verb}", lease).status for verb in ("renew", "release", "renew")], [200, 200, 404], "its slot")
 
 
 def test_refused_leases(check):

@@ -4,6 +4,7 @@ it hands over to another.
 """
 import datetime
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -27,7 +28,7 @@ def answers(port, host="127.0.0.1"):
 # ---- what it says ----
 
 def says(stream=None):
-    """The line of a server about its clock, whose stderr is a file; JOURNAL_STREAM names that or another one."""
+    """The lines of a server with a test clock, whose stderr is a file; JOURNAL_STREAM names that or another one."""
     with tempfile.TemporaryFile() as file:
         there = os.fstat(file.fileno())
         env = weir_server.environment({"JOURNAL_STREAM": f"{there.st_dev}:{there.st_ino + stream}"} if stream is not None else {})
@@ -37,18 +38,54 @@ def says(stream=None):
         process.terminate()
         process.communicate(timeout=weir_server.STOP_SECONDS)
         file.seek(0)
-        return file.read().decode()
+        return file.read().decode().splitlines()
 
 
 def test_times(check):
     """A line on stderr begins with its time, unless systemd's journal reads it, which has its own."""
-    line = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z weir serve: warning: --test-clock: .*\n")
+    line = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z (weir serve: .*)")
+    words = ["weir serve: warning: --test-clock"]
     for stream in (None, 1):
         before, said, after = time.time() - 0.001, says(stream), time.time()
-        found = line.fullmatch(said)
-        at = datetime.datetime.fromisoformat(found[1] + "+00:00").timestamp() if found else 0
-        check(before <= at <= after, f"a time, in UTC: {said!r}")
-    check(says(0).startswith("weir serve: warning: "), "the journal needs none")
+        found = [line.fullmatch(it) for it in said]
+        times = [datetime.datetime.fromisoformat(it[1] + "+00:00").timestamp() if it else 0 for it in found]
+        check(all(before <= at <= after for at in times), f"a time, in UTC: {said!r}")
+        check.equal([it and it[2].split(": clients")[0] for it in found], words, "what to know, and nothing else")
+    check.equal([it.split(": clients")[0] for it in says(0)], words, "the journal needs no times")
+
+
+def opened(server):
+    return server.lines[-1].partition(", policies: ")[0]
+
+
+def test_zone_is_told(check):
+    """A path that is lost or mistyped gives everybody a fresh limit: the start says what it found."""
+    for kind, name in (("file", "zone"), ("shm", f"/weir-test-life-{os.getpid()}")):
+        with weir_server.Server(f"--store {kind}:{name}?size=1m") as server:
+            place = f"store: {kind} " + (f"{server.folder.resolve()}/zone" if kind == "file" else name)
+            file = server.folder / "zone" if kind == "file" else pathlib.Path("/dev/shm" + name)
+            try:
+                check.equal(opened(server), f"{place} (a new zone, size=1m large=12%)", "the first start")
+                for key, states in (("a", "1 state"), ("b", "2 states")):
+                    with http_client.Client(server.port) as client:
+                        client.post("/v1/take", {**TAKE, "key": key})
+                    server.stop()
+                    server.start()
+                    check.equal(opened(server), f"{place} (opened, {states})", "the next start")
+                    check.equal("made again" in server.stderr(), False, "as it was")
+                server.stop()
+                server.options[-1] = f"{kind}:{name}?size=2m&large=30%"
+                server.start()
+                check.equal(opened(server), f"{place} (opened, 2 states)", "another size")
+                check.contains(server.stderr(), "was made again, with its states: it had size=1m large=12%, now size=2m large=30%", "told")
+                server.stop()
+            finally:
+                file.unlink()
+            code, said = weir_server.refused(f"--listen 127.0.0.1:0 --store {kind}:{file if kind == 'file' else name}?create=no")
+            check(code == 3 and "there is no zone" in said, f"create=no makes none: {code} {said!r}")
+            check(not file.exists(), "it makes none")
+    with weir_server.Server() as server:
+        check.equal(server.lines[-1], "store: memory, policies: the built-in demonstration", "others have no place")
 
 
 # ---- starting ----

@@ -338,7 +338,7 @@ def test_reload_never_blocks(check):
             path.unlink()
             os.mkfifo(path)
             server.signal(signal.SIGHUP)
-            check(server.wait_for(lambda: "nothing changed" in server.stderr() and name in server.stderr()),
+            check(server.wait_for(lambda: "stay in force: " in server.stderr() and name in server.stderr()),
                   f"{which}: it is told, {server.stderr()}")
             with http_client.Client(server.port) as client:
                 check.equal(client.post("/v1/reload", {}).status, 409, f"{which}: by /v1/reload, too")

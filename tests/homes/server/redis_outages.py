@@ -7,6 +7,7 @@ that come too late now and then.
 import sys
 
 from lib import abuse_tools, checks, http_client, redis_server, store_proxy, weir_server
+from lib.build import REDIS_MODULE
 from lib.redis_cluster import Cluster
 
 POLICIES = """version: 1
@@ -115,10 +116,69 @@ def test_late(check):
                 proxy.mode = "pass"
                 for _ in range(20):
                     take()
-                return lines(server, "were made by the local fallback")
+                return lines(server, "were made without the store")
             check(server.wait_for(late), f"fail={fail}: it is told: {server.stderr()}")
-            line = lines(server, "were made by the local fallback")[0]
+            line = lines(server, "were made without the store")[0]
             check("no answer within 100ms" in line and advice in line, f"fail={fail}: with the cause and what to do: {line}")
+
+
+def test_late_slots(check):
+    """Slots whose answer came too late are free again at once, not when their leases expire."""
+    slots = {"key": "a", "limit": "concurrent 4 lease 1h"}
+    with redis_server.Server(f"--loadmodule {REDIS_MODULE}") as redis, store_proxy.Proxy(redis.port) as proxy, \
+            weir_server.Server(f"--store redis://127.0.0.1:{proxy.port}?deadline=100ms") as server, \
+            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m") as other, \
+            http_client.Client(server.port) as client, http_client.Client(other.port) as neighbour:
+        for _ in range(4):
+            proxy.mode, proxy.delay = "slow", 0.15
+            got = client.post("/v1/acquire", slots).json
+            check.equal(got["degraded"], True, "late slots: decided by the local fallback")
+            check.equal(client.post("/v1/release", {**slots, "lease": got["lease"]}).json, {"released": True}, "late slots: released")
+            proxy.mode = "pass"
+            server.wait_for(lambda: not client.get("/v1/take", key="k", limit="fixed-window 1g/h").json["degraded"])
+        check(server.wait_for(lambda: neighbour.post("/v1/acquire", {**slots, "cost": 4}).json["allowed"]), "late slots: all are free")
+
+
+DRY = """version: 1
+policies:
+  - {name: dry, match: by-name, key: user, limit: concurrent 4 lease 1h, shadow: true}
+  - {name: slots, match: by-name, key: user, limits: [{name: a, limit: concurrent 4 lease 1h}, {name: b, limit: concurrent 2 lease 1h, shadow: true}]}
+"""
+
+
+def test_released_meanwhile(check):
+    """A release during an outage answers 503 for an enforced limit and 200 for shadows; either slot is free when Redis is back."""
+    for options in ("", f"--loadmodule {REDIS_MODULE}"):
+        with redis_server.Server(options) as redis, store_proxy.Proxy(redis.port) as proxy, \
+                weir_server.Server(f"--store redis://127.0.0.1:{proxy.port}?deadline=250ms", DRY) as server, \
+                weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m", DRY) as other, \
+                http_client.Client(server.port) as client, http_client.Client(other.port) as neighbour:
+            ask = lambda verb, policy, by=client, **more: by.post("/v1/" + verb, {"policy": policy, "key": "ann", **more})
+            free = lambda policy: [row["remaining"] for row in ask("peek", policy, neighbour, detail=True).json["limits"]]
+            check(server.wait_for(lambda: not ask("peek", "dry").json["degraded"]), "released meanwhile: Redis decides")
+            leases = {policy: [ask("acquire", policy).json["lease"] for _ in range(2)] for policy in ("dry", "slots")}
+            check.equal((free("dry"), free("slots")), ([2], [2, 0]), "released meanwhile: held")
+            proxy.mode = "hold"
+            said(server, "the store cannot be reached")
+            for policy, wanted in (("dry", 200), ("slots", 503)):
+                got = [ask("release", policy, lease=lease).status for lease in leases[policy]]
+                check.equal(got, [wanted] * 2, f"released meanwhile: {policy}")
+            check.equal((free("dry"), free("slots")), ([2], [2, 0]), "released meanwhile: still held")
+            proxy.mode = "pass"
+            check(server.wait_for(lambda: (free("dry"), free("slots")) == ([4], [4, 2])), f"released meanwhile: free: {free('dry')} {free('slots')}")
+
+
+def test_denials_end_it(check):
+    """A server that refused to write and from then on only denies, which needs no write, decides again after a while."""
+    with redis_server.Server() as redis, weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m") as server, \
+            http_client.Client(server.port) as client, redis.client() as own:
+        take = lambda key: client.get("/v1/take", key=key, limit="fixed-window 1/366d").json
+        check.equal([take("spent")["allowed"] for _ in range(2)], [True, False], "denials: a limit is used up")
+        own.call("CONFIG", "SET", "maxmemory", "1")
+        check(server.wait_for(lambda: take("new")["degraded"] and lines(server, "the store does not decide: OOM")), f"denials: refused: {server.stderr()}")
+        check.equal(take("spent")["degraded"], False, "denials: it denies meanwhile")
+        own.call("CONFIG", "SET", "maxmemory", "0")
+        check(server.wait_for(lambda: not take("spent")["degraded"] and lines(server, "the store decides again")), f"denials: over: {server.stderr()}")
 
 
 def test_closed(check):
@@ -134,6 +194,48 @@ def test_closed(check):
         check(server.wait_for(lambda: take().json["degraded"]), "it is away")
         answer = take()
         check.equal((answer.status, answer.json["reason"], answer.fields["weir-reason"], "type" in answer.json), (429, "closed", "closed", False), "the store")
+
+
+def test_reason_changes(check):
+    """A server that was away comes back and refuses: the log says so, and names its reason once."""
+    with redis_server.Server() as redis, \
+            weir_server.Server(["--store", f"redis://127.0.0.1:{redis.port}?deadline=1m"]) as server, \
+            http_client.Client(server.port) as client:
+        take = lambda: client.get("/v1/take", key="k", limit="fixed-window 1000000/366d").json["degraded"]
+        redis.kill()
+        said(server, "the store cannot be reached")
+        redis.options = "--min-replicas-to-write 1"
+        redis.start()
+        check(server.wait_for(lambda: take() and lines(server, "the store does not decide: NOREPLICAS")), f"it refuses: {server.stderr()}")
+        check.equal(len(lines(server, "the store")), 2, f"one line for each reason: {server.stderr()}")
+        with redis.client() as own:
+            own.call("CONFIG", "SET", "min-replicas-to-write", "0")
+        check(server.wait_for(lambda: not take() and lines(server, "the store decides again")), f"it decides: {server.stderr()}")
+
+
+SHADOWS = """version: 1
+policies:
+  - {name: dry, key: user, shadow: true, limits: [{name: a, limit: fixed-window 1000000/366d}, {name: b, limit: fixed-window 9/366d}]}
+  - {name: mixed, key: user, match: {mixed: "yes"}, limits: [{name: c, limit: fixed-window 9/366d}, {name: d, limit: fixed-window 9/366d, shadow: true}]}
+"""
+
+
+def test_shadows(check):
+    """A dry run on a store that does not decide counts as degraded: in total and for its policy, once per request. The answer is
+    that of the limits that are enforced."""
+    with redis_server.Server() as redis, \
+            weir_server.Server(["--store", f"redis://127.0.0.1:{redis.port}?deadline=1m"], SHADOWS) as server, \
+            http_client.Client(server.port) as client:
+        take = lambda **more: client.post("/v1/take", {"attributes": {"user": "ann", **more}}).json["degraded"]
+        check.equal((take(), of_policy(server)), (False, (0, 0)), "decided by Redis")
+        redis.kill()
+        said(server, "the store cannot be reached")
+        check.equal(([take() for _ in range(4)], of_policy(server)), ([False] * 4, (4, 4)), "of the shadows, once each")
+        check.equal((take(mixed="yes"), of_policy(server)), (True, (5, 6)), "once for each policy")
+        check.equal(int(abuse_tools.total(abuse_tools.metrics(server), "weir_store_degraded")), 1, "so the store is degraded")
+        redis.start()
+        back = said(server, "the store decides again")
+        check(back[0].endswith(": 5"), f"the line counts them: {back}")
 
 
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]

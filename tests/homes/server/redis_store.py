@@ -3,6 +3,7 @@
 
     redis_store.py [WORD …]
 """
+import re
 import shutil
 import signal
 import socket
@@ -39,11 +40,12 @@ def outage(check, fail, meanwhile):
         redis.start()
         check.equal(said(server, "the store decides again, after "), 1, f"fail={fail}: one line when it is back")
         check("meanwhile (%s): 20" % meanwhile in server.stderr(), f"fail={fail}: with how many: {server.stderr()}")
+        check(re.search(r"decides again, after [0-9.]+m?s; ", server.stderr()), f"fail={fail}: how long, in one unit: {server.stderr()}")
         check.equal(server.stderr().count("the store"), 2, f"fail={fail}: and no more")
 
 
 def test_goes_and_comes_back(check):
-    for fail, meanwhile in (("local", "a zone of this process decides"), ("open", "everything is allowed"),
+    for fail, meanwhile in (("local", "this process decides alone"), ("open", "everything is allowed"),
                           ("closed", "everything is denied")):
         outage(check, fail, meanwhile)
 

@@ -94,6 +94,13 @@ def give_back_once(check, server, client):
     check.equal([(it["refunded"], it.get("before"), it["limits"][0]["given"], it["limits"][0]["remaining"]) for it in answers],
                 [(True, None, 300, 999_300), (True, True, 0, 999_300)], "the second one changes nothing, and says so")
     check(server.wait_for(lambda: "was given back before, with the same id" in server.stderr()), f"the log: {server.stderr()}")
+    for said in ('refund by 127.0.0.1: 300 of 300 to the key "tokens/month/{customer=bob}", id "refund-2041", fixed-window 1000000/4w2d from-first\n',
+                 'refund by 127.0.0.1: 300 to the key "tokens/month/{customer=bob}", id "refund-2041", fixed-window 1000000/4w2d from-first: was given back before, with the same id'):
+        check(server.wait_for(lambda said=said: said in server.stderr()), f"the log names the id: {server.stderr()}")
+    strange = "a b\"\n\x1b[31m" + "é" * 50 + "z" * 18
+    client.post("/v1/refund", {"policy": "tokens", "key": "eve", "limit": "month", "amount": 1, "id": strange})
+    shown = '{customer=eve}", id "a b???[31m' + "?" * 100 + "z" * 18 + '", fixed-window'
+    check(server.wait_for(lambda: shown in server.stderr()), f"whatever it is: {server.stderr()}")
     answer = client.post("/v1/refund", {**BOB, "amount": 300, "id": "refund-2041"}).json
     check.equal(([row["given"] for row in answer["limits"]], "before" in answer), ([300, 0], False), "of several limits those that were left out")
     check.equal(client.post("/v1/refund", {**body, "id": "refund-2042"}).json["limits"][0]["given"], 300, "another id")
@@ -177,6 +184,29 @@ def test_shell_policy(check):
         check.equal((code, out), (1, f"nothing to give back: --policy has used nothing under {LIMIT}\n"), f"a key of that name: {err}")
 
 
+def test_shell_settle(check):
+    """settle names a policy as refund does."""
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        where = ("--server", f"http://127.0.0.1:{server.port}", "--policy", "tokens")
+        bob = ("--request", "customer=bob&tokens=500")
+        receipt = charge(client, 500).json["receipt"]
+        check.equal(weir("settle", *where, *bob, receipt, "120"), (0, "settled: the charge is now 120\n", ""), "by attributes")
+        check.equal(weir("settle", receipt, "120", *where, *bob), (0, "already settled: nothing changed\n", ""), "again")
+        check.equal(used(client), {"requests": 1, "minute": 120, "month": 120}, "those that a settle corrects")
+        receipt = client.post("/v1/take", {**BOB, "attributes": {"tokens": 1}, "cost": 40}).json["receipt"]
+        code, out, err = weir("settle", *where, "--key", "bob", "--request", "tokens=1", "--cost", "40", receipt, "0", "--json")
+        check.equal((code, err, json.loads(out or "{}")), (0, "", {"key": "bob", "settled": True, "actual": 0}), "by the key, with the cost of the take")
+        receipt = client.post("/v1/take", {**BOB, "attributes": {"tokens": 1}, "cost": 40, "least": 5}).json["receipt"]
+        code, out, err = weir("settle", *where, "--key", "bob", "--request", "tokens=1", "--cost", "40", receipt, "0")
+        check(code == 2 and "invalid receipt" in err and not out, f"without its least: {code} {out}{err}")
+        check.equal(weir("settle", *where, "--key", "bob", "--request", "tokens=1", "--cost", "40", "--least", "5", receipt, "0")[0], 0, "with it")
+        for words, part in (((*where, "--key", "bob", receipt), "ACTUAL"), ((*where, *bob, "k", LIMIT, receipt, "1"), "unexpected"), ((*where[2:], *bob, receipt, "5"), "add --server URL"),
+                            ((*where, receipt, "5"), "add --key KEY"), (("k", LIMIT, receipt, "5", "--request", "a=b"), "need --policy"), (("k", LIMIT, receipt, "5", "--cost", "4"), "need --policy"),
+                            ((*where, "--request", "a=%", receipt, "5"), "invalid --request"), ((*where, *bob, "--limit", "month", receipt, "5"), "--limit")):
+            code, out, err = weir("settle", *words)
+            check(code == 2 and part in err and not out, f"{words}: {code} {out}{err}")
+
+
 def test_shell(check):
     with tempfile.TemporaryDirectory(prefix="weir-refund-") as path:
         where = ("--store", f"file:{path}/zone?size=1m")
@@ -258,7 +288,9 @@ def test_plans(check):
         row = client.post("/v1/refund", {"policy": "plans", "key": "pat", "amount": 100}).json["limits"][0]
         check.equal((row["limit"], row["used"], row.get("last_charged")), (1000, 4700, {"text": "fixed-window 9000/month", "limit": 9000, "remaining": 4300}), "over HTTP")
         out = weir("explain", *where, "--key", "pat")[1]
-        check(": 0 of 1000 left, 4700 used, 3700 over the limit" in out and "last charged under fixed-window 9000/month: 4300 of 9000 left\n" in out, f"explained: {out}")
+        lines = out.splitlines()
+        check.equal(lines[0], "  last charged under fixed-window 9000/month: 4300 of 9000 left, 4700 used", "explained: what it was charged under is first")
+        check(": 0 of 1000 left, 4700 used, 3700 over the limit" in lines[1] and lines[-1] == "without attributes: denied: 0 of 1000 left", f"explained: {out}")
         out = weir("explain", *where, *pro)[1]
         check(": 4300 of 9000 left, 4700 used, resets" in out and "last charged" not in out, f"explained with the plan: {out}")
         out = json.loads(weir("refund", *where, *pro, "100", "--json")[1])
@@ -320,7 +352,7 @@ def test_deny_lists(check):
         check.equal((answer["allowed"], answer["verdict"], answer["reason"], answer["detail"]), (False, "deny", "deny", denied), "explained")
         check.equal({row["name"]: row["limit"] - row["remaining"] for row in answer["limits"] if not row["shadow"]}, {"requests": 1, "minute": 300, "month": 300}, "the states")
         code, out, err = weir("explain", "--server", f"http://127.0.0.1:{server.port}", "--policy", "tokens", "--key", "bob")
-        check(code == 0 and f"denied: {denied}\n" in out and "999700 of 1000000 left" in out, f"at the shell: {out}{err}")
+        check(code == 0 and out.endswith(f"without attributes: denied: {denied}\n") and "999700 of 1000000 left" in out, f"at the shell: {out}{err}")
         check("entry 1: customer is mallory" in client.post("/v1/explain", {**BOB, "key": "mallory"}).json["detail"], "another entry")
         for path in ("/v1/peek", "/v1/take"):
             check.equal(client.post(path, {**BOB, "cost": 4000}).status, 403, f"{path} is denied as ever")

@@ -126,7 +126,7 @@ def test_broken(check):
         else:
             said = lambda: "\n".join(server.errors[seen:])  # noqa: E731
             check(server.wait_for(lambda: "tokn-bucket" in said()), f"{way.name}: the mistake is shown, {said()!r}")
-            check("nothing changed" in said() and "policies.yaml:5:12" in said(), f"{way.name}: {said()!r}")
+            check("the older policies stay in force" in said() and "policies.yaml:5:12" in said(), f"{way.name}: {said()!r}")
         after = reloads(client)
         check.equal((after["failed"] - before["failed"], after["ok"], after["failing"]), (1, before["ok"], True),
                     f"{way.name}: counted")
@@ -135,7 +135,7 @@ def test_broken(check):
         check.equal(take(client)["remaining"], 9, f"{way.name}: the old ones stay in force")
         if way.name == "watching":
             time.sleep(2.2)  # it has looked twice since
-            check.equal(server.stderr().count("a file has changed: nothing"), 1, "a mistake is told of once")
+            check.equal(server.stderr().count("a file has changed: the older policies"), 1, "a mistake is told of once")
         else:
             mistakes_by_request(check, way)
         way.change(policies("fixed-window 30/d from-first"))
@@ -194,7 +194,7 @@ def test_written_in_place(check):
                 answer = client.ask(post("/v1/reload", {}))
                 problem(check, answer, 409, "rename", "it is not read by force either")
                 server.signal(signal.SIGHUP)
-                check(server.wait_for(lambda: "SIGHUP: nothing changed" in server.stderr()), "nor by SIGHUP")
+                check(server.wait_for(lambda: "SIGHUP: the older policies stay in force" in server.stderr()), "nor by SIGHUP")
                 check.equal(take(client)["limit"], 20, "the old policies are in force")
                 file.write(whole[whole.index("  - {name: login"):])
             check(server.wait_for(lambda: take(client, path="/login")["verdict"] == "limits"), "read when it is closed")
@@ -350,11 +350,11 @@ def test_deleted_file(check):
         check(not failing(), "at first nothing fails")
         (server.folder / "policies.yaml").unlink()
         check(server.wait_for(failing), "it counts as failing")
-        check(server.wait_for(lambda: "policies.yaml" in server.stderr() and "nothing changed" in server.stderr()),
+        check(server.wait_for(lambda: "policies.yaml" in server.stderr() and "the older policies stay" in server.stderr()),
               f"it is told: {server.stderr()!r}")
         names = [it["name"] for it in client.get("/v1/policies").json["policies"]]
         check.equal(names, ["a"], "what was in force stays")
-        said = server.stderr().count("nothing changed")
+        said = server.stderr().count("the older policies stay")
         server.write("policies.yaml", text.replace("name: a", "name: b"))
         check(server.wait_for(lambda: not failing()), "back again")
         check.equal(said, 1, "it was told once")
@@ -366,14 +366,16 @@ def test_notes(check):
     override = "{when: {user: ann}, entry: NAME, limit: fixed-window 99/month}"
     text = "version: 1\npolicies:\n" + "".join(
         f"  - {{name: p{n}, match: {{path: /p{n}}}, key: user, limits: [{entry}], overrides: [{override}]}}\n".replace("NAME", f"n{n}") for n in range(12))
-    note = "note: 1 override of p{0}, limit n{0}, has another algorithm, period, precision, zone or anchor than the limit itself"
+    note = "note: 1 override of p{0}, limit n{0}, has another algorithm, period, precision, zone or anchor than the limit itself, so whom it applies to starts from a fresh state: line {1} (user is ann)"
     with weir_server.Server("--no-watch", policies=text) as server, http_client.Client(server.port) as client:
-        check.contains(server.stderr(), note.format(9), "at the start")
-        check(note.format(10) not in server.stderr() and "there are more notes" in server.stderr(), "and no more than ten")
+        check.contains(server.stderr(), note.format(9, 12), "at the start")
+        check(note.format(10, 13) not in server.stderr() and "there are more notes" in server.stderr(), "and no more than ten")
         notes = client.post("/v1/reload").json["notes"]
-        check.equal([line.startswith(note.format(n)) for n, line in enumerate(notes)], [True] * 10 + [False], f"in the answer: {notes}")
+        check.equal([line.startswith(note.format(n, n + 3)) for n, line in enumerate(notes)], [True] * 10 + [False], f"in the answer: {notes}")
         server.write("policies.yaml", text.replace("99/month", "99/month from 15"))
         check.equal(client.post("/v1/reload").json, {"reloaded": True}, "mended: nothing to note")
+        server.write("policies.yaml", text.replace("99/month", "99/month from 15").replace("when: {user: ann}", "when: {usre: ann}", 1))
+        check.equal([line[:58] for line in client.post("/v1/reload").json["notes"]], ['note: the attribute "usre" looks misspelt (did you mean us'], "a name misspelt")
 
 
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]

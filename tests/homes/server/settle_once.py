@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A receipt settles once over HTTP and RESP, on a zone and on Redis: repeated, at the same time, of policies and of
-several keys, at another server that has the same secret; one without it names it."""
+several keys, at another server that has the same secret; one without it names it. Settles and refunds are counted."""
+import re
 import sys
 import threading
 
@@ -83,6 +84,60 @@ def settle_policies(check, client, where):
     check.equal(said, [{"settled": True}] + [{"settled": True, "before": True}] * 2, f"{where}: all entries of a policy once")
     rows = client.post("/v1/peek", {**ask, "cost": 0, "detail": True}).json["limits"]
     check.equal([row["remaining"] for row in rows], [900] * 3, f"{where}: each of them once")
+
+
+def counted(client, what):
+    """{(policy, result): count} of weir_settles_total or weir_refunds_total, where it is not 0."""
+    text = client.get("/metrics").body.decode()
+    found = re.findall(rf'^weir_{what}_total{{policy="(.*)",result="(.*)"}} ([0-9]+)$', text, re.M)
+    return {(policy, result): int(n) for policy, result, n in found if n != "0"}
+
+
+def settles_are_counted(check, client, where):
+    """One for each policy that the settle is about, by what became of it."""
+    one = {"key": "counted", "limit": LIMIT}
+    receipts = [client.post("/v1/take", {**one, "cost": 10}).json["receipt"] for _ in range(2)]
+    for receipt in (*receipts, receipts[0], "w4-1-1-AAAAAAA-AAAAAAAAAAA", receipts[1] + "x"):
+        client.post("/v1/settle", {**one, "receipt": receipt, "actual": 5})
+    ask = {"attributes": {"user": "ann"}, "cost": 4}
+    receipt = client.post("/v1/take", ask).json["receipt"]
+    for _ in range(3):
+        client.post("/v1/settle", {**ask, "receipt": receipt, "actual": 3})
+    check.equal(client.post("/v1/settle", {"attributes": {"user": "ann"}, "policy": "api", "cost": 9, "receipt": receipt, "actual": 1}).status, 400, f"{where}: refused")
+    check.equal(counted(client, "settles"), {("", "settled"): 2, ("", "before"): 1, ("", "refused"): 2, ("api", "settled"): 1, ("api", "before"): 2,
+                                             ("api", "refused"): 1, ("all", "settled"): 1, ("all", "before"): 2}, f"{where}: settles")
+    check.equal([client.post("/v1/refund", {"policy": "api", "attributes": {"user": user}, "amount": 1, "id": "a"}).status for user in ("ann", "ann", "bob")], [200] * 3, f"{where}: refunds")
+    client.post("/v1/refund", {**one, "amount": 1})
+    check.equal(counted(client, "refunds"), {("", "given"): 1, ("api", "given"): 1, ("api", "before"): 1, ("api", "nothing"): 1}, f"{where}: refunds")
+    page = client.get("/metrics").body.decode()
+    check('weir_settles_total{policy="api",result="late"} 0\n' in page and 'weir_refunds_total{policy="all"' not in page, f"{where}: a policy has all results, or none")
+
+
+def test_counted(check):
+    with asked(policies=POLICIES) as (_, client):
+        settles_are_counted(check, client, "zone")
+
+
+def test_counted_redis(check):
+    with redis_server.Server() as redis, weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m", POLICIES, env=SECRET) as server, \
+            http_client.Client(server.port) as client:
+        settles_are_counted(check, client, "Redis")
+        redis.stop()
+        one = {"key": "counted", "limit": LIMIT}
+        check.equal(client.post("/v1/refund", {**one, "amount": 1}).status, 503, "Redis is gone")
+        check.equal(counted(client, "refunds")["", "failed"], 1, "a refund that failed")
+
+
+def test_late(check):
+    """More than an hour after its take a settle counts, but nobody would notice if it came twice."""
+    with asked("--test-clock") as (_, client):
+        now, body = 1_900_000_000, {"key": "k", "limit": "fixed-window 1000/month"}
+        client.post("/v1/clock", {"now": now})
+        receipts = [client.post("/v1/take", {**body, "cost": 10}).json["receipt"] for _ in range(2)]
+        for after, receipt in zip((3600, 3601), receipts):
+            client.post("/v1/clock", {"now": now + after})
+            check.equal(client.post("/v1/settle", {**body, "receipt": receipt, "actual": 0}).json, {"settled": True}, f"after {after} s")
+        check.equal(counted(client, "settles"), {("", "settled"): 1, ("", "late"): 1}, "the second was late")
 
 
 def test_zone(check):

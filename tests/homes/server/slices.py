@@ -219,6 +219,17 @@ def test_command_line(check):
         check(not says("degraded:"), "and nothing else")
 
 
+def test_one_peer(check):
+    """slices= without peers=: only one process would take slices, which the start and weir check say."""
+    for options, warned in (("slices=20%", True), ("slices=20%&peers=2", False), ("peers=1", False)):
+        url = f"redis://127.0.0.1:1?{options}"
+        with weir_server.Server(f"--store {url}") as server:
+            check.equal("one process takes slices" in server.stderr(), warned, f"at the start, {options}: {server.stderr()}")
+        told = subprocess.run([WEIR, "check", "/dev/stdin", "--store", url], input=f"version: 1\npolicies: [{{name: api, key: user, limit: {LIMIT}}}]\n",
+                              stdout=subprocess.PIPE, text=True, check=True).stdout
+        check.equal("one process takes slices" in " ".join(told.split()), warned, f"weir check, {options}: {told}")
+
+
 def test_grpc(check):
     """Calls of Envoy over gRPC, several under way on one connection."""
     message = {"domain": "edge", "hits_addend": 1,
@@ -325,7 +336,14 @@ def test_no_slot(check):
         counts = slices_of(server)
         check.equal((counts["slot"], counts["by_slice"], counts["units_taken"]), (False, 0, 0), f"it takes none: {counts}")
         check("peers=" in counts["trouble"], f"and says why: {counts}")
+        with redis.client() as admin:
+            calls = lambda: int(re.search(rb"cmdstat_evalsha:calls=(\d+)", admin.call("INFO", "commandstats"))[1])
+            before = calls()
+            until("it tries again: for the takes, and then without any", lambda: calls() >= before + 2)
         check.equal(other.call("WEIR.RELEASE", SLOTS, "concurrent 2 lease 1h", leases[0]), 1, "a slot is free")
+        until("it finds out by itself", lambda: "slices can be taken again" in server.stderr())
+        counts = slices_of(server)
+        check.equal((counts["slot"], counts["trouble"], troubles(server)), (False, None, set()), f"and leaves the slot to others: {counts}")
         warm(server, "k")
         check.equal((server.stderr().count("no slices are taken"), slices_of(server)["trouble"]), (1, None), "said once, and over")
 
@@ -367,9 +385,9 @@ def test_slots_unreachable(check):
             check.equal((counts["slot"], counts["units_taken"], troubles(server)), (False, 0, {"unreachable"}), f"none are taken: {counts}")
             for i in (owner, owner + 3):
                 cluster.nodes[i].signal(signal.SIGCONT)
-            warm(server, key)
-            until("it is over", lambda: "slices are taken again" in server.stderr())
+            until("it is over, and nobody has asked for anything", lambda: "slices can be taken again" in server.stderr())
             check.equal((slices_of(server)["trouble"], troubles(server)), (None, set()), "nothing to say")
+            warm(server, key)
             check.equal(server.stderr().count("no slices are taken"), 1, "said once")
 
 

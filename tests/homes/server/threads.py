@@ -23,6 +23,11 @@ policies:
       - {name: per-user, key: user, limit: "token-bucket 50/s burst 100"}
       - {name: everybody, key: "'all'", limit: "sliding-window 100k/m"}
       - {name: watched, key: user, limit: "sliding-log 10/s", shadow: true}
+  - name: slots
+    match: by-name
+    limits:
+      - {name: all, key: "'all'", limit: concurrent 1000}
+      - {name: stricter, key: user, limit: concurrent 1, shadow: true}
 """
 ROUNDS = 150 if "--long" in sys.argv else 60
 
@@ -51,6 +56,17 @@ def ask_http(server, check, number):
         check(status in (200, 429), f"HTTP: {status} {body}")
 
 
+def hold(server, check, number):
+    for i in range(ROUNDS):
+        slot = {"policy": "slots", "attributes": {"user": f"u{i % 2}"}}
+        status, body = fetch(server, "/v1/acquire", slot)
+        check(status == 200, f"acquire: {status} {body}")
+        slot["lease"] = json.loads(body)["lease"]
+        for verb in ("renew", "release")[number % 2:]:
+            status, body = fetch(server, "/v1/" + verb, slot)
+            check(status == 200, f"{verb}: {status} {body}")
+
+
 def watch(server, check, _number):
     play = {"limits": ["token-bucket 10/s"], "load": {"kind": "steady", "rate": 50, "seconds": 10}}
     for i in range(ROUNDS // 2):
@@ -67,7 +83,7 @@ def watch(server, check, _number):
 def hammer(check, options):
     with weir_server.Server(f"--threads 2 --access-log access.log {options}", policies=POLICIES) as server:
         jobs = [threading.Thread(target=work, args=(server, check, i))
-                for i, work in enumerate([ask_resp] * 3 + [ask_http] * 3 + [watch])]
+                for i, work in enumerate([ask_resp] * 3 + [ask_http] * 3 + [hold] * 2 + [watch])]
         for job in jobs:
             job.start()
         for job in jobs:

@@ -5,6 +5,7 @@ The server answers for its health, says what is wrong, gives 503 for what it can
     tests/homes/server/zone_held.py [NAME …]
 """
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -123,15 +124,45 @@ def test_truncated(check):
                 os.unlink(f"/dev/shm{name}")
 
 
+def told_deleted(server):
+    """Whether metrics and /v1/stats say that the zone is deleted."""
+    with http_client.Client(server.port) as client:
+        line = re.search(r"^weir_zone_deleted ([01])$", client.get("/metrics").body.decode(), re.M)
+        return line and line[1] == "1", client.get("/v1/stats").json["zone"].get("deleted")
+
+
 def test_deleted(check):
-    """It goes on with what it has, and says once that nobody else will find it."""
+    """It goes on with what it has, and says once that nobody else will find it; metrics tell it for as long as it is so."""
     with weir_server.Server("--threads 1 --store file:zone?size=1m") as server:
         check.equal(take(server).status, 200, "before")
-        (server.folder / "zone").unlink()
+        check.equal(told_deleted(server), (False, False), "before: the metrics")
+        (server.folder / "zone").rename(server.folder / "elsewhere")
         check(server.wait_for(lambda: "zone" in server.stderr() and "deleted" in server.stderr()), f"{server.stderr()!r}")
+        check.contains(server.stderr(), "docs/RUNBOOK.md", "what to do")
+        check(server.wait_for(lambda: told_deleted(server) == (True, True)), f"the metrics: {told_deleted(server)}")
         check.equal(take(server).status, 200, "it goes on")
         time.sleep(1.5)  # longer than it takes to look again
-        check.equal(server.stderr().count("deleted"), 1, "it is said once")
+        check.equal(server.stderr().count("was deleted"), 1, "it is said once")
+        (server.folder / "elsewhere").rename(server.folder / "zone")
+        check(server.wait_for(lambda: told_deleted(server) == (False, False)), "it is back")
+
+
+def test_deleted_is_saved(check):
+    """What RUNBOOK says about a deleted zone: copied from the process, and put to its path, it is where the next start goes on."""
+    count = {"key": "q", "limit": "fixed-window 10/366d"}
+    with weir_server.Server("--threads 1 --store file:zone?size=1m") as server:
+        zone = server.folder.resolve() / "zone"
+        zone.unlink()
+        with http_client.Client(server.port) as client:
+            client.post("/v1/take", {**count, "cost": 4})
+        save = f"""fd=$(find /proc/{server.process.pid}/fd -lname '{zone} (deleted)')
+                   cp -p "$fd" {zone}.saved && {build.WEIR} zone {zone}.saved >/dev/null && mv {zone}.saved {zone}"""
+        check.equal(subprocess.run(["sh", "-c", save], check=False).returncode, 0, "saved")
+        check(server.wait_for(lambda: server.process.poll() is not None), "it ends by itself")
+        server.stop(code=3)
+        server.start()
+        with http_client.Client(server.port) as client:
+            check.equal(client.post("/v1/peek", count).json["remaining"], 6, "nothing is lost")
 
 
 def test_replaced(check):

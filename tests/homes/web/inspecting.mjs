@@ -168,7 +168,7 @@ async function months(harness) {
       const [take, reset] = await page.evaluate(() => ["take", "reset"].map((id) => document.getElementById(id).getBoundingClientRect()));
       assert.ok(reset.left - take.right > 100, `${take.right} to ${reset.left}`);
       await page.locator("#language").click();
-      await page.getByRole("button", { name: "消耗一次：扣减 minute 1、month 400", exact: true }).waitFor();
+      await page.getByRole("button", { name: "发起一次请求，扣减 minute 1、month 400", exact: true }).waitFor();
     }, { open: "#inspector?policy=tokens&key=bob" });
     await harness.test("inspector: the button names what it charges", server, async (page) => {
       const named = (amount) => page.getByRole("button", { name: `Take one: charges ${amount}`, exact: true });

@@ -131,7 +131,7 @@ async function sentences(harness) {
         return [matchInChinese("path is /api/* and method is not GET, HEAD or 3 others"), matchInChinese("header.x-a is present and user is absent"),
           meaningInChinese("A sentence of a newer server.")];
       });
-      assert.deepEqual(found, ["path 是 /api/*，并且 method 不是 GET、HEAD 或另外 3 个", "有 header.x-a，并且没有 user", "A sentence of a newer server."]);
+      assert.deepEqual(found, ["path 匹配 /api/*，并且 method 不是 GET、HEAD 或另外 3 个", "有 header.x-a，并且没有 user", "A sentence of a newer server."]);
       await page.getByText("容量为 20 的令牌桶，每秒匀速补充 10 个令牌").waitFor();
       await page.getByText("每 1 小时 30 分钟匀速补充 1000 个令牌").waitFor();
       await page.getByRole("article", { name: "p1" }).getByText("任意 1 分钟内不超过 5，精确。").waitFor();
@@ -157,7 +157,7 @@ async function choosing(harness, server) {
     await page.getByText("Taken: allowed, 2 left.").waitFor();
     await page.getByRole("button", { name: "Pause" }).click();
     await page.getByRole("button", { name: "中文" }).click();
-    await page.getByText("已消耗：放行，剩余 2。").waitFor();
+    await page.getByText("已发起请求：放行，剩余 2。").waitFor();
     await page.getByText("现在发起的请求会被放行。").waitFor();
     assert.deepEqual([await page.title(), await page.getAttribute("html", "lang"), await text(page, "#state-text")], ["Key 诊断 – weir", "zh-CN", "已暂停"]);
     assert.equal(await page.inputValue("#inspect-key"), "switched", "what was typed stays");
@@ -199,6 +199,8 @@ async function choosing(harness, server) {
 async function reading(harness, server) {
   await harness.test("languages: no English is left on the Chinese page", server, async (page) => {
     await live(page, "实时");
+    const times = await page.evaluate(async () => [0, 8.1e-7, 0.0034, 4.2].map((await import("/format.js")).time));
+    assert.deepEqual(times, ["0 秒", "0.81 微秒", "3.4 毫秒", "4.2 秒"], "an axis has units of one language");
     await page.locator("#decisions-table").evaluate((element) => { element.open = true; });
     await until(async () => (await page.locator("#decisions-rows tr").count()) > 0, "the table");
     for (const view of VIEWS) {

@@ -147,7 +147,7 @@ async function others() {
     same([store.settle("r3", LIMIT, uneven.rows[1].receipt, 0), store.peek("r3", LIMIT).remaining], [true, 1000000], "settled by its row");
     const even = store.takeAll([{ key: "r2", limit: LIMIT, cost: 4 }, { key: "r3", limit: LIMIT, cost: 4 }]);
     same([store.settle("r3", LIMIT, even.rows[1].receipt, 0), store.settle("r3", LIMIT, even.receipt, 0), even.rows[0].receipt], [true, false, even.receipt], "the same charge, the same receipt");
-    same(Object.keys(first), ["allowed", "limit", "remaining", "retryAfterUs", "resetAfterUs", "delayUs", "granted", "charged", "timeUs", "lease", "binding", "degraded", "local", "closed"], "the fields of a decision");
+    same(Object.keys(first), ["allowed", "limit", "remaining", "retryAfterUs", "resetAfterUs", "delayUs", "granted", "charged", "timeUs", "lease", "binding", "degraded", "local", "closed", "full"], "the fields of a decision");
     const never = store.take("n", "token-bucket 1/s", 5);
     same([never.allowed, never.retryAfterUs, never.retryAfterMs, never.never], [false, -1, Infinity, true], "never");
     for (const name of weir.errors ? Object.keys(errors) : [])

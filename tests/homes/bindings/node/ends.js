@@ -63,7 +63,7 @@ function start(job, data) {
 if (!isMainThread) {
     JOBS[workerData.job](workerData);
 } else {
-    const { check, same, run } = require("./checks");
+    const { check, same, fails, run } = require("./checks");
     const [folder, redis, times] = process.argv.slice(2);
     const url = `file:${path.join(folder, "threads")}?size=4m`;
 
@@ -143,5 +143,56 @@ if (!isMainThread) {
         same([done.code, done.out, done.err], [0, "closed", ""], "stores that nobody closes are closed when nobody has them");
     }
 
-    run([threads, terminated, exits, garbage], process.argv.slice(5)).then(() => fs.rmSync(path.join(folder, "threads"), { force: true }));
+    // A zone that was removed and made again: every verb goes on in the new one. The clock stands still; two seconds later the store looks at its path.
+    async function replaced() {
+        const { Store } = require("weir");
+        const place = path.join(folder, "replaced"), address = `file:${place}?size=64k`, limit = "fixed-window 100/h from-first", slots = "concurrent 1 lease 1h";
+        const warned = [], onWarning = (warning) => warned.push(warning.message);
+        process.on("warning", onWarning);
+        const opened = () => {
+            const store = new Store(address);
+            let now = 1700000000000000;
+            const replace = (text) => {
+                fs.unlinkSync(place);
+                if (text === undefined)
+                    new Store(address).close();
+                else
+                    fs.writeFileSync(place, text);
+                store.setTime(now += 2e6);
+            };
+            store.setTime(now);
+            return [store, replace];
+        };
+        for (const [name, call] of Object.entries({ take: (store) => store.take("k", limit).remaining, peek: (store) => store.peek("k", limit).remaining - 1,
+            takeAll: (store) => store.takeAll([{ key: "k", limit }]).remaining, takeMany: (store) => store.takeMany([{ key: "k", limit }, { key: "k", limit }])[1].remaining + 1,
+            wait: async (store) => (await store.wait("k", limit)).remaining, reset: (store) => store.reset("k") ?? 99, acquire: (store) => store.acquire("s", slots).allowed && 99,
+            check: async (store) => (await store.check()) ?? 99 })) {
+            const [store, replace] = opened();
+            store.take("k", limit, 50);
+            replace();
+            same(await call(store), 99, `${name}: in the new zone`);
+            same(store.take("other", limit).timeUs, 1700000002000000, `${name}: the clock still stands`);
+            store.close();
+            fs.unlinkSync(place);
+        }
+        const [store, replace] = opened();
+        const { lease } = store.acquire("s", slots);
+        fs.renameSync(place, `${place}.away`);
+        const said = await fails(async () => store.check());
+        same([said?.code, /the zone was removed while it is in use/.test(said?.message)], ["ESYSTEM", true], `a zone that is not at its path: ${said}`);
+        fs.renameSync(`${place}.away`, place);
+        replace();
+        same([store.renew("s", slots, lease), store.acquire("s", slots).allowed], [false, true], "leases of the old zone are gone");
+        await new Promise((resolve) => setTimeout(resolve, 1100)); // it is opened again once per second
+        replace("no zone");
+        for (let i = 0; i < 3; i++)
+            same((await fails(() => store.take("k", limit)))?.code, "EGONE", "a file that is no zone");
+        store.close();
+        await new Promise((resolve) => setImmediate(resolve));
+        process.off("warning", onWarning);
+        same([warned.length, warned.filter((text) => text.includes("was replaced: what the old zone")).length, warned.filter((text) => text.includes("cannot be opened")).length], [10, 9, 1], `warnings: ${warned}`);
+        fs.unlinkSync(place);
+    }
+
+    run([threads, terminated, exits, garbage, replaced], process.argv.slice(5)).then(() => fs.rmSync(path.join(folder, "threads"), { force: true }));
 }

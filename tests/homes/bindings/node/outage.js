@@ -57,7 +57,7 @@ async function away() {
     }
     same((await fails(store.check()))?.code, "EUNREACHABLE", "check() says it");
     same(warnings.length, 1, `one warning: ${warnings}`);
-    check(/cannot be reached: .*127.0.0.1:1.*; meanwhile a local fallback decides/.test(warnings[0]), warnings[0]);
+    check(/cannot be reached: .*127.0.0.1:1.*; meanwhile this process decides alone/.test(warnings[0]), warnings[0]);
     process.off("warning", heard);
     await store.close();
 }

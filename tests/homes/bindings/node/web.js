@@ -104,6 +104,80 @@ async function expressLimits() {
     });
 }
 
+/** Every denial is answered and told in one way; rules in shadow; equal keys of two rules. */
+async function denials() {
+    const warnings = [], warned = (warning) => warnings.push(warning.message);
+    process.on("warning", warned);
+    const told = [], full = new Store("memory:64k?full=deny"), broken = new Store("memory:1m"), place = new Store("memory:1m"), HOUR = "fixed-window 5/h from-first";
+    full.setTime(1700000000000000);
+    place.setTime(1700000000000000);
+    broken.close();
+    const onDenied = (req, res, decision) => { told.push([decision.full, decision.closed]); res.status(503).end(); };
+    const usual = (req, res) => res.send("ok");
+    const app = express();
+    app.get("/full", limited(full, { key: (req) => req.query.k, limit: HOUR, name: "hourly" }), usual);
+    app.get("/own", limited(broken, { key: "k", limit: HOUR, onDenied }), usual);
+    app.get("/mine", limited(full, { key: (req) => req.query.k, limit: HOUR, onDenied }), usual);
+    app.get("/closed", limited(broken, { limits: [{ key: "k", limit: HOUR, name: "hourly" }, { key: "all", limit: "token-bucket 3/s" }] }), usual);
+    app.get("/same", limited(place, { limits: [{ key: "ip:1", limit: "fixed-window 9/h from-first" }, { key: () => "ip:1", limit: "fixed-window 2/h from-first" }] }), usual);
+    app.get("/shadow", limited(place, { limits: [{ key: "s", limit: "fixed-window 3/h from-first" }, { key: "s", limit: "fixed-window 1/h from-first", name: "strict", shadow: true }],
+        onShadow: (req, decision, rule) => told.push([req.path, rule.name, rule.key, decision.retryAfterUs]) }), usual);
+    const NINE = "fixed-window 9/h from-first", chosen = { key: (req) => req.query.user ?? "nobody", limit: NINE, name: "user" };
+    app.get("/chosen", limited(place, { limits: [chosen, { limit: "fixed-window 2/h from-first" }] }), usual);
+    for (const [path, ...limits] of [["/plain", { ...chosen, limit: "fixed-window 9/d" }, { limit: NINE }, { key: "all", limit: NINE }], ["/dynamic", { ...chosen, limit: () => "fixed-window 9/d" }, { limit: NINE }],
+        ["/texts", { key: "t", limit: NINE }, { key: "t", limit: HOUR }, { key: "t:", limit: HOUR }], ["/names", { ...chosen, name: "ip" }, { limit: NINE }]])
+        app.get(path, limited(place, { limits }), usual);
+    app.get("/equal", limited(place, { limits: [{ key: "rule2:k", limit: NINE }, { key: () => "rule2:k", limit: HOUR }] }), usual);
+    const never = () => { throw new Error("never"); }, watched = (rule, more) => limited(place, { limits: [{ key: "w", limit: "fixed-window 999/h" }, { key: "v", limit: "fixed-window 1/h", shadow: true, ...rule }], ...more });
+    for (const [i, rule] of [{ key: never }, { cost: never }, { limit: never }, { key: () => "" }, { key: () => "k".repeat(65536) }, { key: () => undefined }, { cost: () => NaN }, { limit: () => "concurrent 2" }].entries())
+        app.get(`/watched${i}`, watched(rule), usual);
+    app.get("/slow", watched({}, { onShadow: () => new Promise(() => {}) }), usual);
+    app.get("/fails", watched({}, { onShadow: async () => never() }), usual);
+    app.get("/which", limited(place, { limits: [{ key: "w1", limit: "fixed-window 9/h, sliding-log 8/h", name: "wide" }, { key: "w2", limit: "fixed-window 1/d", name: "narrow" }] }), usual);
+    app.get("/alone", limited(place, { key: "a", limit: "fixed-window 1/h from-first", name: "alone", shadow: true }), usual);
+    await serving(app, async (get) => {
+        const statuses = async (path, n) => { const all = []; for (let i = 0; i < n; i++) all.push((await get(path)).status); return all; };
+        let answer = await get("/full?k=0");
+        for (let i = 1; i < 5000 && answer.status === 200; i++)
+            answer = await get(`/full?k=${i}`);
+        const names = ["title", "status", "reason", "violated-policies", "allowed", "limit", "remaining", "retry_after", "reset_after", "delay", "granted", "binding", "receipt", "degraded", "local"];
+        same([answer.status, answer.fields["weir-reason"], answer.fields["retry-after"], answer.fields["ratelimit-policy"]], [429, "full", "3600", "\"hourly\";q=5;w=3600"], "a store without room");
+        same(Object.keys(JSON.parse(answer.body)), names, "its body");
+        await get("/which");
+        same(JSON.parse((await get("/which")).body)["violated-policies"], ["narrow"], "which rules deny");
+        answer = await get("/closed");
+        same([answer.status, answer.fields["weir-reason"], answer.fields["retry-after"], answer.fields.ratelimit], [429, "closed", "1", "\"hourly\";r=0;t=1,\"token-bucket\";r=0;t=1"], "a store that failed");
+        same(Object.keys(JSON.parse(answer.body)), names, "its body");
+        let i = 0;
+        while ((await get(`/mine?k=new${i}`)).status === 200)
+            i++;
+        same([(await get("/own")).status, told.splice(0)], [503, [[true, false], [false, true]]], "onDenied is told of both");
+        same([await statuses("/same", 3), place.peek("ip:1", "fixed-window 9/h from-first").remaining], [[200, 200, 429], 7], "the same key twice: two counts");
+        const left = (...keys) => keys.map((key) => place.peek(key, "fixed-window 9/h from-first").remaining);
+        same([...await statuses("/chosen", 1), ...await statuses("/chosen?user=ip:127.0.0.1", 2)], [200, 200, 429], "a client that chooses a key does not get around another rule");
+        place.reset("ip:127.0.0.1");
+        same([await statuses("/chosen?user=ip:192.0.2.9", 1), left("ip:192.0.2.9", "user:ip:192.0.2.9", "user:nobody")], [[200], [9, 8, 8]], "nor uses up what others have");
+        same([await statuses("/plain?user=a", 1), place.peek("a", "fixed-window 9/d").remaining, left("all")], [[200], 8, [8]], "other periods, other texts: the keys are plain");
+        same([await statuses("/dynamic?user=b", 1), place.peek("user:b", "fixed-window 9/d").remaining], [[200], 8], "nobody knows what a function returns");
+        same([await statuses("/texts", 1), left("t", "rule2:t", "t:")], [[200], [8, 8, 8]], "a text twice");
+        same([await statuses("/names?user=c", 1), left("ip:c", "rule1:c")], [[200], [9, 8]], "a name that other keys begin with");
+        answer = await get("/equal");
+        same([answer.status, answer.fields["weir-reason"]], [429, "closed"], "keys that are equal all the same");
+        for (let n = 0; n < 8; n++)
+            same(await statuses(`/watched${n}`, 3), [200, 200, 200], `a rule in shadow that fails: ${n}`);
+        same(place.peek("shadow.rule2:v", "concurrent 2").remaining, 2, "holds no slot");
+        same([await statuses("/slow", 3), await statuses("/fails", 3)], [[200, 200, 200], [200, 200, 200]], "nobody waits for onShadow");
+        same([await statuses("/shadow", 4), told.splice(0)], [[200, 200, 200, 429], Array(3).fill(["/shadow", "strict", "shadow.strict:s", 3600e6])], "a rule in shadow");
+        same(await statuses("/alone", 3), [200, 200, 200], "alone");
+    });
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off("warning", warned);
+    for (const part of ["the rule \"alone\", in shadow, would deny"])
+        same(warnings.filter((text) => text.includes(part)).length, 1, part);
+    for (const [rule, part] of [[{ limit: HOUR, name: "Ärger" }, "printable ASCII"], [{ limit: HOUR, shadow: 1 }, "expected true or false"], [{ limit: "concurrent 5", shadow: true }, "in shadow"]])
+        await failsWith(async () => limited(place, rule), "EINVAL", part, part);
+}
+
 async function addresses() {
     const warnings = [];
     const warned = (warning) => warnings.push(warning.message);
@@ -331,7 +405,7 @@ async function flexible() {
     same(store.peek("flexible:a", limit).remaining, 5, "delete is reset");
 }
 
-run([expressLimits, addresses, noWayAround, crowd, mistakes, fastifyLimits, fastifyLate, contract, migration, flexible]).then(() => {
+run([expressLimits, denials, addresses, noWayAround, crowd, mistakes, fastifyLimits, fastifyLate, contract, migration, flexible]).then(() => {
     store.close();
     still.close();
 });

@@ -48,7 +48,8 @@ typedef struct {
     const void *hashed;
     weir_error *error;
     int64_t least;
-    uint64_t spare[3];
+    uint64_t spare[2];
+    int64_t waited_us;
 } weir_request;
 typedef struct {
     uint64_t allowed, denied, delayed, failed, degraded, spare[3];

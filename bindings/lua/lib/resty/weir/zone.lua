@@ -314,7 +314,7 @@ end
 
 -- Checks every byte of the zone that can be checked. That takes long: not while requests wait.
 function methods:check()
-    local code = C.weir_store_check(self.handle, failure)
+    local code = call(self, "weir_store_check", failure)
     if code ~= 0 then
         return failed(code)
     end

@@ -1,5 +1,5 @@
-/* IP addresses: text to bytes and back. */
-#include "policy/view.h"
+/* See address.h. */
+#include "wire/address.h"
 
 #include <arpa/inet.h>
 #include <string.h>
@@ -164,6 +164,11 @@ bool weir__networks_overlap(const struct weir__network *a, const struct weir__ne
 {
     return a->bits <= b->bits ? weir__network_has(a, &b->address)
                               : weir__network_has(b, &a->address);
+}
+
+bool weir__network_within(const struct weir__network *a, const struct weir__network *b)
+{
+    return a->bits >= b->bits && weir__network_has(b, &a->address);
 }
 
 /* ---- writing ---- */

@@ -1,0 +1,79 @@
+/*
+ * A closer look at a few keys, in a pass of their own over the whole log: how they were answered,
+ * with which programs they asked, and for what. A reader must decide who of them is a friend.
+ */
+#include "desk/suggest.h"
+
+#include <string.h>
+
+const int desk_refusals[DESK_REFUSALS] = {401, 403, 429};
+const char *const desk_profile_carried[3] = {"status", "header.user-agent", "path"};
+
+int64_t desk_profile_good(const struct desk_profile *profile)
+{
+    int64_t good = profile->answers;
+    for (size_t i = 0; i < DESK_REFUSALS; i++)
+        good -= profile->refused[i];
+    return good;
+}
+
+static void profile_note_status(struct desk_profile *it, struct weir__span status)
+{
+    int64_t number;
+    if (!weir__span_whole(status, 100, 599, &number))
+        return;
+    it->answers++;
+    for (size_t i = 0; i < DESK_REFUSALS; i++)
+        it->refused[i] += number == desk_refusals[i];
+}
+
+static void profile_note_agent(struct desk_profile *it, struct weir__span agent)
+{
+    size_t len = agent.len < DESK_HEAVY_TEXT - 1 ? agent.len : DESK_HEAVY_TEXT - 1, i = 0;
+    while (i < it->agent_count &&
+           (memcmp(it->agents[i].text, agent.data, len) != 0 || it->agents[i].text[len] != 0))
+        i++;
+    if (i == DESK_AGENTS) {
+        it->more_agents = true;
+        return;
+    }
+    if (i == it->agent_count) {
+        it->agents[i] = (struct desk_agent){.requests = 0};
+        memcpy(it->agents[i].text, agent.data, len);
+        it->agent_count++;
+    }
+    it->agents[i].requests++;
+}
+
+/* Each request votes for its path, and against the one that leads. If nearly all have one path, it
+ * leads nearly from the beginning. */
+static void profile_note_path(struct desk_profile *it, struct weir__span path)
+{
+    const char *query = memchr(path.data, '?', path.len);
+    path.len = query ? (size_t)(query - path.data) : path.len;
+    bool fits = path.len > 0 && path.len < DESK_HEAVY_TEXT;
+    if (fits && weir__span_is(path, it->path)) {
+        it->votes++;
+        it->of_path++;
+    } else if (it->votes > 0) {
+        it->votes--;
+    } else if (fits) {
+        memcpy(it->path, path.data, path.len);
+        it->path[path.len] = 0;
+        it->votes = it->of_path = 1;
+    }
+}
+
+void desk_profile_note(struct desk_profile *it, const struct desk_arrival *arrival)
+{
+    struct weir__span value;
+    if (memcmp(it->hash, arrival->hash, sizeof it->hash) != 0)
+        return;
+    it->requests++;
+    if (desk_arrival_value(arrival, 0, &value))
+        profile_note_status(it, value);
+    if (desk_arrival_value(arrival, 1, &value))
+        profile_note_agent(it, value);
+    if (desk_arrival_value(arrival, 2, &value))
+        profile_note_path(it, value);
+}

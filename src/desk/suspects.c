@@ -1,0 +1,76 @@
+/*
+ * Suspects: keys that asked several times, and every answer refused them: 401, 403 or 429. An
+ * attack from many addresses looks like this. A goal must not protect them, so they are left out of
+ * it. Who had one good answer in the whole log is none, nor who is to be spared.
+ *
+ * What holds: without a status in the log nobody is one. A filter on the status hides good answers:
+ * then the log is read once more without this filter. Where all keys are like this, nobody is one.
+ * If keys had to be forgotten, their good answers were, too: then nobody is one.
+ */
+#include "desk/suggest.h"
+
+const char *const desk_suspects_carried[1] = {"status"};
+
+/* A line without a readable status says nothing: it is taken for a good answer. */
+static bool suspects_is_refusal(const struct desk_arrival *arrival)
+{
+    struct weir__span status;
+    int64_t number;
+    if (arrival->carried_len == 0 || !desk_arrival_value(arrival, 0, &status) ||
+        !weir__span_whole(status, 100, 599, &number))
+        return false;
+    for (size_t i = 0; i < DESK_REFUSALS; i++) {
+        if (number == desk_refusals[i])
+            return true;
+    }
+    return false;
+}
+
+int desk_suspects_note(struct desk_engine *engine, const struct desk_arrival *arrival)
+{
+    struct desk_key *key = desk_keys_get(engine, arrival);
+    if (!key)
+        return WEIR_ENOMEM;
+    key->good = key->good || !suspects_is_refusal(arrival);
+    return 0;
+}
+
+bool desk_suspects_has(const struct desk_engine *answers, const uint64_t hash[2])
+{
+    const struct desk_key *key = desk_engine_find(answers, hash);
+    return key && !key->good && key->requests >= DESK_SUSPECT_LEAST;
+}
+
+/* All answers of a log with a filter on the status. */
+static int suspects_read_hidden(struct desk_suggest *suggest, weir_error *err)
+{
+    static const struct desk_candidate nobody = {.name = "nobody"};
+    const struct desk_part all = {.from_us = INT64_MIN, .to_us = INT64_MAX};
+    struct desk_engine_options options = {
+        .candidates = &nobody, .count = 1, .memory = desk_suggest_quarters(suggest, 1)};
+    int code = desk_engine_make(&options, &suggest->suspects.hidden, err);
+    if (code)
+        return code;
+    struct desk_pass pass = {
+        .engine = suggest->suspects.hidden, .answers = true, .every_status = true};
+    return desk_suggest_read(suggest, &all, pass, err);
+}
+
+int desk_suspects_find(struct desk_suggest *suggest, weir_error *err)
+{
+    struct desk_suspects *suspects = &suggest->suspects;
+    const struct desk_engine *whole = suggest->whole;
+    int code = suggest->options.by_status ? suspects_read_hidden(suggest, err) : 0;
+    if (code)
+        return code;
+    const struct desk_engine *answers = suspects->hidden ? suspects->hidden : whole;
+    suspects->forgotten = answers->forgotten > 0;
+    for (size_t i = 0; i < whole->entries && !suspects->forgotten; i++) {
+        const struct desk_key *key = desk_engine_key(whole, i);
+        suspects->keys += key && !key->spared && desk_suspects_has(answers, key->hash);
+    }
+    if (suspects->keys == (int64_t)whole->keys) /* there is nobody that they differ from */
+        suspects->keys = 0;
+    suspects->answers = suspects->keys > 0 ? answers : NULL;
+    return 0;
+}

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""weir suggest on a log with an attack from many addresses: keys without a good answer are suspects, which the goal does not protect. A limit that
+stops them comes first, also if an office is to be spared.
+
+    tests/homes/desk/attacking.py [NAME …]
+"""
+import atexit
+import collections
+import html
+import json
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from lib import checks, weir_server
+
+T = 1794787200  # 2026-11-16T00:00:00Z
+OFFICE = "192.0.2.10"
+CLIENTS, ATTACKERS, GUESSES = 200, 40, 50
+LOGIN = ("--where", "path=/login", "--where", "method=POST")
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="weir-attack-"))
+atexit.register(shutil.rmtree, FOLDER, True)
+
+Row = collections.namedtuple("Row", "at ip status path method agent", defaults=("/login", "POST", "Mozilla/5.0"))
+
+
+def weir(*words):
+    return subprocess.run([str(weir_server.WEIR), *map(str, words)], capture_output=True, timeout=600, env=weir_server.environment(), stdin=subprocess.DEVNULL, text=True)
+
+
+def suggest(check, *words, code=0):
+    done = weir("suggest", "--json", *words)
+    check.equal(done.returncode, code, f"{words}: its exit code {done.stderr}")
+    return json.loads(done.stdout)
+
+
+# ---- a day of a shop ----
+
+def clients(draw):
+    """Each logs in up to three times, and sometimes mistypes the password once or twice before."""
+    for i in range(CLIENTS):
+        for _ in range(draw.randint(1, 3)):
+            at = draw.uniform(6 * 3600, 23 * 3600)
+            for _ in range(draw.randint(1, 2) if draw.random() < .3 else 0):
+                yield Row(at, f"198.51.100.{i + 1}", 401)
+                at += draw.uniform(5, 30)
+            yield Row(at, f"198.51.100.{i + 1}", 302)
+            for _ in range(draw.randint(1, 4)):
+                at += draw.expovariate(1 / 20)
+                yield Row(at, f"198.51.100.{i + 1}", 200, "/shoes", "GET")
+
+
+def office(draw):
+    """Many people behind one address, who come in the morning and after lunch."""
+    for _ in range(120):
+        yield Row(draw.gauss(8.5 * 3600, 1200), OFFICE, 302 if draw.random() < .9 else 401)
+        yield Row(draw.uniform(13 * 3600, 14 * 3600), OFFICE, 302)
+
+
+def attack(draw, hour, status=401):
+    return [Row(hour * 3600 + draw.uniform(0, 720), f"203.0.113.{i + 1}", status, agent="Mozilla/5.0 (X11)") for i in range(ATTACKERS) for _ in range(GUESSES)]
+
+
+def line(row):
+    stamp = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(T + int(row.at)))
+    return f'{row.ip} - - [{stamp}] "{row.method} {row.path} HTTP/1.1" {row.status} 512 "-" "{row.agent}"\n'
+
+
+def shop(name, hours, status=401):
+    draw = random.Random(checks.seed())
+    rows = [*clients(draw), *office(draw), *(row for hour in hours for row in attack(draw, hour, status))]
+    path = FOLDER / name
+    path.write_text("".join(line(row) for row in sorted(rows)))
+    return path
+
+
+def logs():
+    return (shop("late.log", [21.1]), 1), (shop("twice.log", [7.2, 21.1]), 2)
+
+
+def of_suspects(told, it):
+    """The part of the requests of suspects that a suggestion denies."""
+    return (it["chosen"]["suspects_denied"] + it["judged"]["suspects_denied"]) / sum(told[part]["suspects"]["requests"] for part in ("chosen_on", "judged_on"))
+
+
+# ---- tests ----
+
+def test_first(check):
+    """The first limit stops the attack and denies nobody else. One that does not stop it comes later, and says so."""
+    for path, attacks in logs():
+        told = suggest(check, path, *LOGIN)
+        check.equal((told["suspects"], told["judged_on"]["suspects"]["requests"]), (ATTACKERS, ATTACKERS * GUESSES), f"{path.name}: who is a suspect")
+        check.equal(told["chosen_on"]["suspects"]["requests"], (attacks - 1) * ATTACKERS * GUESSES, f"{path.name}: in the first half")
+        seen = told["judged_on"]["suspects"]
+        check(T + 21.1 * 3600 <= seen["first"] + 1 and seen["last"] <= T + 21.1 * 3600 + 721, f"{path.name}: when they asked: {seen}")
+        first = told["suggestions"][0]
+        check(first["meets_goal"] and of_suspects(told, first) > 0.5, f"{path.name}: the first one stops the attack: {first['limits']}, {of_suspects(told, first)}")
+        others = [key["key"] for key in json.loads(weir("replay", first["limits"], *LOGIN, "--where", "ip!=203.0.113.0/24", "--json", path).stdout)["most_denied"]]
+        check(len(others) <= 2, f"{path.name}: it denies hardly anybody else: {others}")
+        parts = [of_suspects(told, it) for it in told["suggestions"]]
+        check(parts[0] >= 0.5 * max(parts), f"{path.name}: none stops far more than the first: {parts}")
+
+
+def test_office(check):
+    """A limit that stops an office together with the attack does not come first: one that leaves the office out does. Whom a limit hurts is said, also if
+    many suspects are denied more."""
+    draw = random.Random(checks.seed())
+    path, page = FOLDER / "office.log", FOLDER / "office.html"
+    rows = [*clients(draw), *attack(draw, 21.1)]
+    rows += [Row(draw.gauss((9, 13)[i % 2] * 3600, 600), OFFICE, 302 if draw.random() < .9 else 401, agent=f"Mozilla/{i % 3}") for i in range(440)]
+    path.write_text("".join(line(row) for row in sorted(rows)))
+    told = suggest(check, path, *LOGIN, "--report", page)
+    first = told["suggestions"][0]
+    check(first["strict"] and first["meets_goal"] and of_suspects(told, first) > 0.5, f"the first one stops the attack and leaves the office out: {first['limits']}")
+    check.equal([key["key"] for key in first["left_out_keys"]], [OFFICE], "nobody else is left out")
+    hurting = [it for it in told["suggestions"] if any(key["key"] == OFFICE for key in it["hurts"])]
+    if not check.equal(len(hurting), 1, "one other stops the office"):
+        return
+    it = hurting[0]
+    seen = {key["key"]: key for key in json.loads(weir("replay", it["limits"], *LOGIN, "--where", "ip!=203.0.113.0/24", "--json", path).stdout)["most_denied"]}
+    hurt = {key["key"]: key for key in it["hurts"]}
+    check.equal({ip: (key["denied"], key["requests"]) for ip, key in hurt.items()}, {ip: (seen[ip]["denied"], seen[ip]["requests"]) for ip in hurt}, "as replay says")
+    check.equal(it["hurt_keys"], len(seen), "all who are hurt")
+    check(2 * hurt[OFFICE]["denied"] > hurt[OFFICE]["requests"], f"it stops the office: {hurt}")
+    mine = [row for row in rows if row.ip == OFFICE]
+    check.equal((hurt[OFFICE]["good"], hurt[OFFICE]["answers"], hurt[OFFICE]["agents"]), (sum(row.status == 302 for row in mine), len(mine), 3), "how it was answered")
+    good = f"{100 * hurt[OFFICE]['good'] / len(mine):.1f}%"
+    words = f"{OFFICE}: {hurt[OFFICE]['denied']} of its 440 requests denied in the whole log; {good} of its answers were good; 3 agents"
+    out = " ".join(weir("suggest", path, *LOGIN).stdout.split())
+    check.contains(out, f"whom it hurts {words}", "terminal")
+    check.contains(html.unescape(page.read_text()), words, "page")
+    check("try --where path" not in out, "the path is selected already")
+    check.contains(" ".join(weir("suggest", path).stdout.split()), f"3 agents; 100.0% for /login: try --where path=/login", "without --where: what it asks for")
+
+
+def test_words(check):
+    path, page = shop("words.log", [21.1]), FOLDER / "page.html"
+    out = weir("suggest", path, *LOGIN, "--report", page).stdout
+    said, text = " ".join(out.split()), html.unescape(page.read_text())
+    for name, it in (("terminal", said), ("page", text)):
+        check.contains(it, "40 keys with 2000 requests and no good answer (2026-11-16 21:06:", f"{name}: who and when")
+        check.contains(it, "The goal does not protect them.", f"{name}: what it means")
+        check.contains(it, "% of their requests would be denied", f"{name}: what the good one denies them")
+        check.contains(it, "none of their requests would be denied: this limit does not stop them", f"{name}: the other one says so")
+        check.contains(it, "met: besides the suspects 0 keys denied, and the goal permits 1", f"{name}: the goal")
+
+
+def test_spared(check):
+    """With the office spared the strict limit stays, with an exemption: the loose one stops less than half of the attack."""
+    for path, _ in logs():
+        told = suggest(check, path, *LOGIN, "--spare", OFFICE)
+        first = told["suggestions"][0]
+        check(first["left_out"] and first["meets_goal"] and of_suspects(told, first) > 0.5, f"{path.name}: {first['limits']} stops the attack and leaves the office out")
+        check.contains(first["policy"], f'allow: [{{ip: ["{OFFICE}"]}}]', f"{path.name}: the exemption")
+
+
+def test_status(check):
+    """A filter on the status hides good answers, but not from this."""
+    for path, _ in logs():
+        told = suggest(check, path, *LOGIN, "--where", "status=401")
+        check.equal(told["suspects"], ATTACKERS, f"{path.name}: the same suspects")
+        first = told["suggestions"][0]
+        check(first["meets_goal"] and of_suspects(told, first) > 0.3, f"{path.name}: the first one stops them: {first['limits']}")
+
+
+def test_none(check):
+    """Nobody is a suspect: with one good answer, with few requests, without a status, if all keys are like this, if keys were forgotten, if it is spared."""
+    check.equal(suggest(check, shop("fine.log", [21.1], 200), *LOGIN)["suspects"], 0, "good answers")
+    check.equal(suggest(check, shop("odd.log", [21.1], 404), *LOGIN)["suspects"], 0, "404 is no refusal")
+    path = shop("late.log", [21.1])
+    for status in (403, 429):
+        check.equal(suggest(check, shop(f"{status}.log", [21.1], status), *LOGIN)["suspects"], ATTACKERS, f"{status} is one")
+    told = suggest(check, path, *LOGIN, "--spare", "203.0.113.0/24")
+    check.equal((told["suspects"], "suspects" in weir("suggest", path, *LOGIN, "--spare", "203.0.113.0/24").stdout), (0, False), "who is spared is none")
+    lines = path.read_text().splitlines()
+    few = FOLDER / "few.log"
+    seen = collections.Counter()
+    for line in lines:
+        ip = line.split()[0]
+        seen[ip] += 1
+        if not ip.startswith("203.") or seen[ip] <= 4:
+            few.open("a").write(line + "\n")
+    check.equal(suggest(check, few, *LOGIN)["suspects"], 0, "four requests are too few")
+    bare = FOLDER / "bare.csv"
+    bare.write_text("time,ip\n" + "".join(f"{T + i},192.0.2.{i % 40}\n" for i in range(4000)))
+    check.equal(suggest(check, bare)["suspects"], 0, "no status in the log")
+    only = FOLDER / "only.log"
+    only.write_text("".join(text + "\n" for text in lines if text.startswith("203.")))
+    check.equal(suggest(check, only)["suspects"], 0, "all keys are like this")
+    huge = FOLDER / "huge.log"
+    huge.write_text("".join(f'10.{i >> 16}.{i >> 8 & 255}.{i & 255} - - [16/Nov/2026:{i * 86399 // 30000 // 3600:02}:{i * 86399 // 30000 // 60 % 60:02}:00 +0000] "POST /login HTTP/1.1" 302 1 "-" "-"\n' for i in range(30000)))
+    check.equal(suggest(check, path, huge, *LOGIN, "--memory", "4m")["suspects"], 0, "keys were forgotten, and their good answers")
+
+
+def test_requests(check):
+    """A goal in requests does not protect them either, and no advice says so."""
+    path = shop("late.log", [21.1])
+    told = suggest(check, path, *LOGIN, "--deny-requests", "3%")
+    first = told["suggestions"][0]
+    check(first["strict"] and first["meets_goal"] and of_suspects(told, first) > 0.3, f"the strict one, {first['limits']}, is first: only it stops them")
+    out = weir("suggest", path, *LOGIN, "--deny-requests", "3%").stdout
+    check(re.search(r"goal +met: besides the\s+suspects [0-9.]+% of the requests denied,\s+and the\s+goal permits 3%", out), f"the goal: {out}")
+
+
+TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_requests]
+
+if __name__ == "__main__":
+    sys.exit(checks.run(TESTS, sys.argv[1:]))

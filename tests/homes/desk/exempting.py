@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""weir suggest where a few heavy keys push the limit up: beside the loose limit it offers a strict one that leaves them out, with what the log says
+about them. Everybody else keeps the goal, and what is pasted does what was judged.
+
+    tests/homes/desk/exempting.py [NAME …]
+"""
+import atexit
+import collections
+import json
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from lib import checks, nginx_server, weir_server
+
+T = 1794787200  # 2026-11-16T00:00:00Z
+HOURS = 6
+OFFICE, CRAWLER, PROBE, ATTACKER = "192.0.2.10", "192.0.2.66", "192.0.2.5", "203.0.113.9"
+SAMPLE = pathlib.Path(__file__).resolve().parents[3] / "examples" / "access.log.gz"
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="weir-exempt-"))
+atexit.register(shutil.rmtree, FOLDER, True)
+
+Row = collections.namedtuple("Row", "at ip status agent", defaults=(200, "Mozilla/5.0"))
+Done = collections.namedtuple("Done", "out err code")
+
+
+def weir(*words):
+    done = subprocess.run([str(weir_server.WEIR), *map(str, words)], capture_output=True, timeout=600, env=weir_server.environment(), stdin=subprocess.DEVNULL)
+    return Done(done.stdout.decode(), done.stderr.decode(), done.returncode)
+
+
+# ---- logs ----
+
+def users(draw, count):
+    return [Row(start + draw.uniform(0, 600), f"198.51.100.{i + 1}")
+            for i in range(count) for start in (draw.uniform(0, HOURS * 3600 - 600) for _ in range(3)) for _ in range(draw.randint(5, 30))]
+
+
+def every(seconds, ip, status=lambda i: 200, agent=lambda i: "Mozilla/5.0"):
+    return [Row(i * seconds, ip, status(i), agent(i)) for i in range(int(HOURS * 3600 / seconds))]
+
+
+def heavy(draw):
+    return [*users(draw, 120), *every(4, OFFICE, agent=lambda i: f"Mozilla/5.0 ({i % 40})"), *every(6, CRAWLER, agent=lambda i: 'Bot/2.1 <"\\x1b[31m">'),
+            *every(5, PROBE, agent=lambda i: "kube-probe/1.31"), *every(7, ATTACKER, status=lambda i: 200 if i % 20 == 0 else 401, agent=lambda i: "x/1")]
+
+
+def write(name, rows):
+    path = FOLDER / name
+    with path.open("w") as out:
+        for row in sorted(rows):
+            stamp = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(T + int(row.at)))
+            out.write(f'{row.ip} - - [{stamp}] "GET / HTTP/1.1" {row.status} 512 "-" "{row.agent}"\n')
+    return path
+
+
+def suggest(check, path, *words):
+    done = weir("suggest", "--json", path, *words)
+    check.equal(done.code, 0, f"{path.name} {words}: its exit code {done.err}")
+    told = json.loads(done.out)
+    return told, [it for it in told["suggestions"] if it.get("strict")]
+
+
+def window(it):
+    return int(re.search(r"sliding-counter (\d+)/h", it["limits"])[1])
+
+
+# ---- tests ----
+
+def test_offer(check):
+    draw = random.Random(checks.seed())
+    rows = heavy(draw)
+    path = write("heavy.log", rows)
+    told, strict = suggest(check, path)
+    check.equal([it["name"] for it in told["suggestions"]], ["bucket", "window", "strict"], "the strict one comes last")
+    if not strict:
+        return
+    it, loose = strict[0], told["suggestions"][1]
+    check(window(loose) >= 3 * window(it), f"it is far stricter: {loose['limits']}, {it['limits']}")
+    counts = collections.Counter(row.ip for row in rows)
+    keys = {key["key"]: key for key in it["left_out_keys"]}
+    check.equal(sorted(keys), sorted([OFFICE, CRAWLER, PROBE, ATTACKER]), "the heavy keys are left out, nobody else")
+    check.equal({ip: key["requests"] for ip, key in keys.items()}, {ip: counts[ip] for ip in keys}, "their requests")
+    check.equal((keys[ATTACKER]["401"], keys[ATTACKER]["answers"]), (sum(row.status == 401 for row in rows), counts[ATTACKER]), "their answers")
+    check.equal((len(keys[OFFICE]["agents"]), keys[OFFICE]["more_agents"]), (8, True), "an office has many agents")
+    check.equal(keys[PROBE]["agents"], [{"agent": "kube-probe/1.31", "requests": counts[PROBE]}], "a probe has one")
+    seen = json.loads(weir("replay", it["limits"], "--json", path).out)
+    denied = {key["key"]: key["denied"] for key in seen["most_denied"]}
+    check.equal({ip: key["would_deny"] for ip, key in keys.items()}, {ip: denied.get(ip) for ip in keys}, "what it would deny them, as replay says")
+    check(it["judged"]["keys_denied"] <= 1 and it["meets_goal"], f"nobody else is denied: {it['judged']}")
+    check(it["left_out"] and not told["spared"]["left_out"], "it leaves keys out, though nobody asked for it")
+    check.contains(told["replay"][1], f"--spare {OFFICE}", "its replay spares them")
+    check("--spare" not in told["replay"][0], "that of the others does not")
+
+
+def test_pasted(check):
+    """The policy and nginx's lines are right, and the policy denies what was judged."""
+    path = write("pasted.log", heavy(random.Random(checks.seed())))
+    told, strict = suggest(check, path)
+    if not check.equal(len(strict), 1, "there is a strict one"):
+        return
+    it, policy, part = strict[0], FOLDER / "strict.yaml", FOLDER / "second.log"
+    policy.write_text(it["policy_file"])
+    check.equal(weir("check", policy).code, 0, f"weir check takes {it['policy']}")
+    start = time.strftime("%d/%b/%Y:%H:%M:%S", time.gmtime(told["judged_on"]["from"]))
+    part.write_text("".join(line for line in path.open() if line.split("[")[1][:20] >= start))
+    seen = json.loads(weir("replay", "--policies", policy, "--memory", "64m", "--json", part).out)
+    check.equal(seen["denied"], it["judged"]["denied"], "the policy denies as much as was judged")
+    for ip in (OFFICE, CRAWLER, PROBE, ATTACKER):
+        check.contains(it["nginx"], f" {ip} 1;", f"nginx leaves {ip} out")
+        check.contains(it["policy"], f'"{ip}"', f"the policy leaves {ip} out")
+    code, said = nginx_server.Nginx.check(it["nginx"] + "server { listen {port}; root {folder}; }")
+    check.equal(code, 0, f"nginx takes {it['nginx']}: {said}")
+
+
+def test_words(check):
+    """Terminal and page say that somebody must decide, and what the log says. What clients wrote is masked."""
+    path, page = write("words.log", heavy(random.Random(checks.seed()))), FOLDER / "page.html"
+    out = weir("suggest", path, "--report", page).out
+    said = " ".join(out.split())
+    check.contains(out, "for each ip, with exemptions", "terminal: the heading")
+    check.contains(said, "left out 4 keys that it would deny. You must decide: a friend, like an office or a probe, stays in the list below. An attacker must leave it.", "terminal: who decides")
+    check.contains(said, "95.0% of the answers were 401; agent \"x/1\"", "terminal: an attacker")
+    check.contains(said, "8 or more agents", "terminal: an office")
+    check("\033" not in out, "terminal: masked")
+    text = page.read_text()
+    for words in ("You must decide:", "95.0% of the answers were 401", "8 or more agents", "clients-strict"):
+        check.contains(text, words, f"page: {words}")
+    row = re.search(rf">{re.escape(OFFICE)}</td>.*</tr>", text[text.index("Heaviest keys"):])
+    check.equal(row and row[0].count("spared"), 1, "page: only the strict limit spares the office")
+    check('<"' not in text and "\033" not in text, "page: masked")
+
+
+def test_none(check):
+    """No offer: where no key is heavy, where many are, where the limit is strict anyway, where the reader has named keys, where a key cannot be pasted."""
+    draw = random.Random(checks.seed() + 1)
+    check.equal(suggest(check, SAMPLE)[1], [], "the sample: its limit is strict anyway")
+    check.equal(suggest(check, write("users.log", users(draw, 120)))[1], [], "users only: nobody is heavy")
+    many = [row for i in range(6) for row in every(4 + i, f"192.0.2.{i + 1}")]
+    check.equal(suggest(check, write("many.log", [*users(draw, 120), *many]))[1], [], "six heavy keys: too many")
+    path = write("named.log", heavy(draw))
+    check.equal(suggest(check, path, "--spare", OFFICE)[1], [], "--spare: the reader has decided")
+    check.equal(suggest(check, path, "--key", "ip, path")[1], [], "a key of two parts cannot be exempt")
+    odd = FOLDER / "odd.csv"
+    for name, offered in (("svc", 1), ("s'], x: [*", 0), ("svc\u202e", 0), ("x" * 70, 0)):
+        rows = [(row.at, name if row.ip == OFFICE else row.ip) for row in [*users(draw, 120), *every(4, OFFICE), *every(5, PROBE)]]
+        odd.write_text("time,user\n" + "".join(f'{T + at:.3f},"{user}"\n' for at, user in sorted(rows)))
+        check.equal(len(suggest(check, odd, "--key", "user")[1]), offered, f"a user {name[:12]!r}: only plain words are pasted")
+
+
+TESTS = [test_offer, test_pasted, test_words, test_none]
+
+if __name__ == "__main__":
+    sys.exit(checks.run(TESTS, sys.argv[1:]))
