@@ -10,6 +10,7 @@ import { guessQuestion, readName } from "./names.js";
 import { limitOf, policyNames } from "./policies.js";
 
 let asked = null; /* the body of the visible question, or null */
+let arrivals = 0; /* addresses that were opened, and what was typed since: an older address changes nothing */
 let sent = 0; /* questions so far; a late answer to an older one changes nothing */
 let answered = 0;
 let waiting = 0; /* questions without an answer yet */
@@ -46,11 +47,10 @@ async function questionAbout(policy, name) {
   return { key: name, limit: await limitOf(policy, read ? read.entry : policy) };
 }
 
-/* The question for an address with the name of a state; null: the address has the question itself. */
+/* The question for an address with the name of a state. */
 async function questionIn(words) {
-  const policy = words.get("policy");
+  const policy = words.get("policy") ?? "";
   if (words.has("state")) return questionAbout(policy, words.get("state"));
-  if (!words.has("state_base64")) return null;
   return { key_base64: words.get("state_base64"), limit: await limitOf(policy, policy) };
 }
 
@@ -308,6 +308,7 @@ async function reset() {
 
 function submit(event) {
   event.preventDefault();
+  arrivals++;
   showDone();
   try {
     asked = question();
@@ -320,7 +321,7 @@ function submit(event) {
   ask(asked);
 }
 
-/* The policies; the current choice is kept. */
+/* The policies; the current choice is kept, also if it is none of them. */
 async function fillPolicies() {
   const names = await policyNames().catch(() => []);
   const fields = form().elements;
@@ -328,31 +329,50 @@ async function fillPolicies() {
     const chosen = select.value;
     fill(select, select === fields.scope ? h("option", { value: "", "data-t": "allMatching" }, t("allMatching")) : null,
       names.map((name) => h("option", { value: name }, name)));
-    if (names.includes(chosen)) select.value = chosen;
+    if (chosen !== "") choosePolicy(select, chosen);
   }
   return names;
 }
 
-/* #inspector, or with a query: the question, or the name of a state. */
-async function arrive(words) {
+/* Without a question: the form waits for one. */
+async function arriveEmpty(number) {
+  showMode();
   const names = await fillPolicies();
+  if (number !== arrivals || names.length > 0) return;
+  form().elements.mode.value = "limit";
+  showMode();
+}
+
+/* The name of a state leads to its question by way of the server. What the reader does meanwhile counts. */
+async function arriveAtState(words, number) {
+  const body = await questionIn(words);
+  if (number !== arrivals || at("view-inspector").hidden) return;
+  history.replaceState(null, "", address(body));
+  arriveAtQuestion(place());
+}
+
+function arriveAtQuestion(words) {
+  takeAddress(words);
+  asked = question();
+  complain(null);
+  ask(asked);
+}
+
+/* #inspector, or with a query: the question, or the name of a state. The form is filled at once, never under somebody's hands. */
+async function arrive(words) {
+  const number = ++arrivals;
   if ([...words].length === 0) {
-    if (names.length === 0) form().elements.mode.value = "limit";
-    showMode();
+    await arriveEmpty(number);
     return;
   }
   showDone();
   try {
-    const body = words.has("policy") ? await questionIn(words) : null;
-    if (at("view-inspector").hidden) return;
-    if (body) history.replaceState(null, "", address(body));
-    takeAddress(place());
-    asked = question();
-    complain(null);
-    ask(asked);
+    if (words.has("state") || words.has("state_base64")) await arriveAtState(words, number);
+    else arriveAtQuestion(words);
   } catch (error) {
-    complain(error);
+    if (number === arrivals) complain(error);
   }
+  fillPolicies();
 }
 
 function show(words) {
@@ -363,6 +383,7 @@ function show(words) {
 
 export function startInspector() {
   form().addEventListener("submit", submit);
+  form().addEventListener("input", () => arrivals++);
   form().addEventListener("change", (event) => event.target.name === "mode" && showMode());
   at("take").addEventListener("click", take);
   at("reset").addEventListener("click", confirmReset);

@@ -13,7 +13,7 @@ const AGAIN_MS = 10000;
 
 let list = null; /* the server's answer */
 let readAt = -Infinity;
-let reading = false;
+let reading = null; /* while the server is asked: who also needs the list waits for the same answer */
 let cards = []; /* what is on the page */
 
 const FAIL = {
@@ -126,9 +126,7 @@ function beat() {
   }
 }
 
-async function read() {
-  if (reading || performance.now() - readAt < AGAIN_MS) return;
-  reading = true;
+async function readNow() {
   try {
     const answer = await get("v1/policies");
     readAt = performance.now();
@@ -138,7 +136,12 @@ async function read() {
   } catch (error) {
     if (!list) say(at("policy-note"), t("cannotReadPolicies", { why: error.message }));
   }
-  reading = false;
+  reading = null;
+}
+
+function read() {
+  if (!reading && performance.now() - readAt >= AGAIN_MS) reading = readNow();
+  return reading;
 }
 
 function show() {

@@ -114,7 +114,48 @@ export async function inspecting(harness, server) {
     await page.getByRole("alert").filter({ hasText: "expected a rate like 10/s" }).waitFor();
   }, { open: "#inspector", expected: REFUSED });
 
+  await harness.test("inspector: answers that come late change nothing that was typed", server, async (page) => {
+    const fields = async () => [await page.inputValue("#inspect-policy"), await page.inputValue("#inspect-key"), await page.inputValue("#inspect-cost")];
+    const inspects = async (key, cost) => {
+      await page.getByLabel("Key", { exact: true }).fill(key);
+      await page.getByRole("textbox", { name: "Cost" }).fill(cost);
+      await page.getByRole("button", { name: "Inspect" }).click();
+      await page.locator("#inspect-limits").getByText(key).waitFor();
+    };
+    const policies = await hold(page, "**/v1/policies");
+    await page.goto(`${server.base}#inspector?policy=login&key=198.51.100.20`);
+    assert.deepEqual(await fields(), ["login", "198.51.100.20", ""], "the question is there before the names of all policies");
+    await inspects("198.51.100.21", "2");
+    policies.release();
+    await until(async () => (await page.locator("#inspect-policy option").count()) === 4, "all policies");
+    assert.deepEqual(await fields(), ["login", "198.51.100.21", "2"]);
+
+    const state = await hold(page, "**/v1/explain");
+    await page.goto(`${server.base}#inspector?policy=login&state=${encodeURIComponent("login/{ip=198.51.100.22}")}`);
+    await state.reached;
+    await inspects("198.51.100.23", "3");
+    state.release();
+    await page.waitForResponse(/v1\/explain/); /* what was asked is followed */
+    await page.waitForResponse(/v1\/explain/);
+    assert.deepEqual(await fields(), ["login", "198.51.100.23", "3"]);
+    assert.match(page.url(), /key=198.51.100.23&cost=3$/);
+  }, { open: null });
+
   await months(harness);
+}
+
+/* Holds the page's next request of that address until it is released; those after it go on. */
+async function hold(page, address) {
+  const held = {};
+  const released = new Promise((resolve) => { held.release = resolve; });
+  held.reached = new Promise((resolve) => {
+    page.route(address, async (route) => {
+      resolve();
+      await released;
+      await route.continue();
+    }, { times: 1 });
+  });
+  return held;
 }
 
 const MONTHS = `version: 1
