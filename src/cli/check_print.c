@@ -157,6 +157,24 @@ bool cli_policies_doubtful(const struct weir__policies *set)
     return set->warnings || weir__policies_note(set, &at, &buffer);
 }
 
+/* Whether nothing stands in for a name somewhere: `account` and `lower(account)` are one name. */
+static bool check_is_needed(const struct weir__attributes *attributes, const char *name)
+{
+    for (size_t i = 0; i < attributes->count; i++) {
+        if (attributes->items[i].needed && !strcmp(attributes->items[i].name, name))
+            return true;
+    }
+    return false;
+}
+
+static bool check_is_first(const struct weir__attributes *attributes, size_t of)
+{
+    size_t first = 0;
+    while (strcmp(attributes->items[first].name, attributes->items[of].name) != 0)
+        first++;
+    return first == of;
+}
+
 /* The names of attributes that callers send, those that are needed or the others: "a", "b". */
 static size_t check_put_names(struct weir__buffer *out, const struct weir__attributes *attributes,
                               bool needed, const char *before)
@@ -164,7 +182,8 @@ static size_t check_put_names(struct weir__buffer *out, const struct weir__attri
     size_t count = 0;
     for (size_t i = 0; i < attributes->count; i++) {
         const struct weir__attribute *attribute = &attributes->items[i];
-        if (weir__attribute_known(attribute) || attribute->needed != needed)
+        if (weir__attribute_known(attribute) || !check_is_first(attributes, i) ||
+            check_is_needed(attributes, attribute->name) != needed)
             continue;
         weir__put_format(out, "%s\"%s\"", count++ ? ", " : before, attribute->name);
     }

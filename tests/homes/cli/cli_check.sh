@@ -146,6 +146,9 @@ printf 'version: 1\npolicies:\n  - {name: p, key: usr, limit: smooth 5/s}\n' | w
 run check "$file"
 has "a note about what callers must send" 'callers must send "usr"' "$out"
 has "a note: what may be meant" "did you mean user?" "$out"
+printf 'version: 1\npolicies:\n  - {name: p, limits: [{name: a, key: lower(team), limit: smooth 5/s}, {name: b, key: team, limit: smooth 5/s}]}\n' | write
+run check "$file"
+has "a name is noted once" 'callers must send "team"; the' "$(tr '\n' ' ' <<<"$out")"
 cat >"$file" <<'EOF'
 version: 1
 policies:
