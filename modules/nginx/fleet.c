@@ -83,9 +83,9 @@ static bool fleet_can_send(const ngx_http_weir_worker_t *worker)
 static void fleet_send(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     assert(!job->owed && job->blocked == 0 && worker->in_progress <= QUEUE_MAX);
-    job->job.deadline_us = weir__mono_us() + worker->store->url.deadline_us;
-    if (job->by_us)
-        job->job.deadline_us = ngx_min(job->job.deadline_us, job->by_us);
+    const int64_t now_us = weir__mono_us(), all_us = worker->store->url.deadline_us;
+    job->job.deadline_us = job->by_us ? ngx_min(now_us + all_us, job->by_us) : now_us + all_us;
+    job->job.quiet = job->job.deadline_us < now_us + all_us / 2;
     worker->in_progress++;
     ngx_add_timer(&worker->alive, worker->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
     if (job->job.verb == WEIR__VERB_RELEASE || job->job.verb == WEIR__VERB_SETTLE)

@@ -250,6 +250,16 @@ static bool handler_step_is_done_above(const ngx_http_weir_ctx_t *ctx,
                                              : other->limits == conf->limits;
 }
 
+/* How long an answer is waited for, in ms. The threads keep the store's deadline; what a request
+ * has left of it for its later queries they do not keep while they are at work for others. */
+static int64_t handler_patience_ms(const ngx_http_weir_ctx_t *ctx,
+                                   const ngx_http_weir_store_t *store)
+{
+    int64_t by_us = ctx->job ? ctx->job->by_us : 0, now_us = weir__mono_us();
+    return by_us ? ngx_max(by_us - now_us, 0) / 1000 + 2
+                 : store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS;
+}
+
 /* Plans and decides some limits, or continues with the answer that was awaited. NGX_OK: *ret is
  * decided, or NULL if none of them applies. */
 static ngx_int_t handler_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
@@ -263,7 +273,7 @@ static ngx_int_t handler_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_lo
         if (rc == NGX_OK && ctx->plan)
             rc = ngx_http_weir_decide(ctx, conf, ctx->plan);
         if (rc == NGX_AGAIN)
-            rc = handler_suspend(ctx, conf->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
+            rc = handler_suspend(ctx, handler_patience_ms(ctx, conf->store));
         ctx->asked_us = weir__mono_us();
         if (rc == NGX_AGAIN)
             return rc;

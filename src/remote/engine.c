@@ -402,6 +402,7 @@ static int engine_prepare_job(struct weir__remote *remote, const struct weir__jo
     engine_prepare(remote, job->verb, job->requests, job->count, 0, ret);
     ret->time_us = job->time_us;
     ret->call.deadline_us = job->deadline_us;
+    ret->call.quiet = job->quiet;
     ret->lease = job->lease;
     ret->correction = &job->correction;
     ret->ret = job->ret;
@@ -562,7 +563,8 @@ static int engine_show(weir_store *store, weir_key key, int64_t now, struct weir
     return code;
 }
 
-/* In a child that has not asked yet, the fleet is the parent's. */
+/* In a child that has not asked yet, the fleet is the parent's. A key that is no key has no lane: it
+ * is refused later, and its bytes may not be there. */
 static unsigned engine_lane(const weir_store *store, weir_key key)
 {
     struct weir__remote *remote = weir__remote_of((weir_store *)store);
@@ -571,7 +573,8 @@ static unsigned engine_lane(const weir_store *store, weir_key key)
                                       .requests = &request,
                                       .count = 1,
                                       .time_us = remote->base.clock.now ? 0 : -1};
-    if (remote->url.kind != WEIR__REDIS_CLUSTER || remote->owner != getpid())
+    if (remote->url.kind != WEIR__REDIS_CLUSTER || remote->owner != getpid() ||
+        !weir__key_in_bounds(key))
         return 0;
     weir__redis_query_slot(&query);
     const struct weir__node *node = weir__fleet_route(remote->fleet, query.slot);

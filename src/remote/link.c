@@ -332,6 +332,7 @@ static bool link_keep_posted(struct weir__link *link, struct weir__call *call)
         return false;
     struct weir__buffer buffer = {
         .data = link->posted, .size = WEIR__LINK_POSTED, .len = link->posted_len};
+    call->anew = link->posted_len == 0;
     unsigned replies = call->write(call, &link->server, &buffer);
     if (buffer.cut || link->posted_replies + replies > WEIR__LINK_RING / 2)
         return false;

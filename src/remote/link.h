@@ -27,7 +27,8 @@
 #define WEIR__LINK_IN 65536       /* bytes of replies read at once */
 #define WEIR__LINK_REPLY 32768    /* bytes of one reply */
 #define WEIR__LINK_OUT (4u << 20) /* bytes of commands not sent: 16 keys of 64 KB, a few times */
-#define WEIR__LINK_POSTED (64u << 10) /* bytes of commands posted and not answered, about 500 */
+#define WEIR__LINK_POSTED (160u << 10) /* bytes of commands posted and not answered: the script that
+                                          they run, and about 500 */
 #define WEIR__LINK_MISSES 3           /* deadlines missed in a row: the server counts as gone */
 
 /* What was learnt about a server when the connection was made. */
@@ -59,6 +60,7 @@ struct weir__call {
                  const struct weir__resp_node *nodes);
     int64_t deadline_us; /* monotonic */
     bool quiet;          /* if it misses its deadline, that says nothing about the server */
+    bool anew;           /* written for a server that may have forgotten its scripts */
     /* the link's */
     struct weir__link *link;
     unsigned connection; /* which of the link's it was sent on */

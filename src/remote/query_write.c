@@ -246,7 +246,8 @@ static unsigned query_put_load(const struct weir__redis_query *query,
                                const struct weir__script *script, bool function,
                                struct weir__buffer *buffer)
 {
-    if (query->load != WEIR__LOAD_FIRST)
+    bool anew = query->call.anew && !function; /* the keeper brings the library */
+    if (query->load != WEIR__LOAD_FIRST && !anew)
         return 0;
     query_put_header(buffer, 3);
     query_put_word(buffer, function ? "FUNCTION" : "SCRIPT");

@@ -4,6 +4,7 @@ request; a Redis that is killed, stopped, slow, refuses; denials remembered. Who
 
     fleet.py [WORD …]    only the tests with such a word in their name
 """
+import queue
 import re
 import signal
 import sys
@@ -457,6 +458,55 @@ def test_one_deadline(check):
         answer, took_us = timed(nginx, "/?k=ann")
         check.equal((answer.weir["status"], store(nginx)["asked"] - before), ("DEGRADED", 3), "the zone decides, Redis was asked for all")
         check.at_most(took_us, 1.2 * DEADLINE_US + SLACK_US + machine.since_us(mark), "three queries, us")
+
+
+class Far(Proxy):
+    """Before a server that is far away: each answer comes `delay` later, and none holds up the next."""
+    lines = {}
+
+    def harm(self, sink, data):
+        if sink not in self.lines:
+            self.lines[sink] = queue.Queue()
+            threading.Thread(target=self.carry, args=(sink, self.lines[sink]), daemon=True).start()
+        self.lines[sink].put((time.monotonic() + self.delay, data))
+        return True
+
+    def carry(self, sink, line):
+        try:
+            while True:
+                due, data = line.get()
+                time.sleep(max(0.0, due - time.monotonic()))
+                sink.sendall(data)
+        except OSError:
+            pass
+
+
+SIX = " ".join(f"weir_conn key={name}:$arg_k zone=z 5;" for name in "abcde") + ' weir_limit key=l:$arg_k zone=z "fixed-window 100/366d";'
+
+
+def test_far(check):
+    """A request of many queries has little time left for the last of them. That says nothing about the server, which answers all others."""
+    with redis_server.Server() as redis, Far(redis.port) as far, serve(f"location / {{ {SIX} }} {INFO}", address(far.port, OUTAGE), workers=1) as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), "far: Redis decides")
+        far.delay = 0.4
+        for i in range(3):
+            nginx.get(f"/?k={i}")
+            check.equal(store(nginx)["state"], "up", "far: it is not given up")
+
+
+def test_one_deadline_of_many(check):
+    """The same while the threads are at work for others."""
+    locations = f"""location / {{ weir_limit key=$arg_k zone=z "fixed-window 100/366d"; }} location /six {{ {SIX} }} {INFO}"""
+    with redis_server.Server() as redis, Far(redis.port) as far, serve(locations, address(far.port, OUTAGE), workers=1) as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/six?k=settle-in").weir["degraded"] == "0"), "many: Redis decides")
+        far.delay, mark, loads = 0.4, machine.mark(), []
+        for i in range(6):  # their queries are all over the time
+            loads.append(Load(nginx, f"/?k=other{i}", clients=1))
+            time.sleep(0.07)
+        worst_us = max(timed(nginx, f"/six?k={i}")[1] for i in range(4))
+        for load in loads:
+            load.stop()
+        check.at_most(worst_us, 1.9 * DEADLINE_US + machine.since_us(mark), "many: six queries, us")
 
 
 # ---- denials remembered ----

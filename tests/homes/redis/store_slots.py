@@ -104,6 +104,21 @@ def test_released_meanwhile(check):
             check.equal(driver.code_of("release", "a", LIMIT, leases[0]), ENOLEASE, f"{name}: and not held any more")
 
 
+def test_released_anew(check):
+    """The server that is back has no scripts, as after a restart, or as a replica that became the master."""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, Driver(address(redis.port)) as direct, \
+            Driver(address(proxy.port, "250ms")) as driver:
+        settle_in(driver, check, "anew", ONE)
+        leases = [driver.decide("acquire", *ONE).lease for _ in range(4)]
+        proxy.mode = "hold"
+        check(recovered(lambda: driver.code_of("check") == EUNREACHABLE or not driver.take("k", "fixed-window 1g/h").degraded), "anew: away")
+        check.equal({driver.code_of("release", "a", LIMIT, lease) for lease in leases}, {EUNREACHABLE}, "anew: releases may be lost")
+        redis.client().call("SCRIPT", "FLUSH")
+        proxy.mode = "pass"
+        check(recovered(lambda: not driver.take("k", "fixed-window 1g/h").degraded) is not None, "anew: the server decides")
+        check(recovered(lambda: all_free(direct, ONE)) is not None, "anew: all slots are free again")
+
+
 class Older(Proxy):
     """Before a module that does not know LEASE: it hears another word, of the same length."""
 

@@ -43,6 +43,11 @@ async function keys() {
         }))
             await failsWith(work, "EINVAL", verb === "reset" || verb === "renew" || verb === "settle" ? part.replace(/\d+ bytes/, "65536") : part, `${verb} of ${typeof key} (${part})`);
     }
+    const cluster = new Store("redis+cluster://127.0.0.1:1?fail=open"); // a key's server is looked for before the key is checked
+    same((await cluster.take("user", LIMIT)).degraded, true, "nobody is there");
+    for (const work of [() => cluster.take(Buffer.alloc(1 << 28), LIMIT), () => cluster.reset("x".repeat(65537)), () => cluster.take("", LIMIT)])
+        await failsWith(work, "EINVAL", "65536", "a key that is no key, in a Cluster");
+    await cluster.close();
     same(store.takeMany([{ key: "", limit: LIMIT }, { key: "fine", limit: LIMIT }]).map((one) => [one.allowed, one.error?.code]), [[false, "EINVAL"], [true, undefined]],
         "takeMany: one that fails stops no other one");
     const names = ["a", "a\0", "a\0b", "\ufffd", "x\ufffdy", "é", "😀", "e\u0301", "x".repeat(65536), "y".repeat(511), "y".repeat(512), "y".repeat(513), "é".repeat(254) + "aaa",
