@@ -563,8 +563,8 @@ static int engine_show(weir_store *store, weir_key key, int64_t now, struct weir
     return code;
 }
 
-/* In a child that has not asked yet, the fleet is the parent's. A key that is no key has no lane: it
- * is refused later, and its bytes may not be there. */
+/* In a child that has not asked yet, the fleet is the parent's. A key that is no key has no lane:
+ * it is refused later, and its bytes may not be there. */
 static unsigned engine_lane(const weir_store *store, weir_key key)
 {
     struct weir__remote *remote = weir__remote_of((weir_store *)store);

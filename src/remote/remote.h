@@ -79,7 +79,7 @@ struct weir__job {
     struct weir__correction correction; /* settle: of which charge, to what */
     int64_t withheld[WEIR_LIMITS_MAX];  /* of each limit at least, see weir__redis_query_withhold */
     int64_t deadline_us;                /* monotonic */
-    bool quiet;                         /* if it misses its deadline, that says nothing of servers */
+    bool quiet;                         /* missing its deadline says nothing of servers */
     int64_t time_us;                    /* of the test clock; -1: the server's own */
     weir_decision *ret;                 /* take, acquire: the folded decision */
     weir_decision *rows;                /* and one row per limit, room for all */

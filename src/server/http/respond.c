@@ -435,8 +435,6 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
         weir__put_text(&body, "{\"reset\":false}\n"); /* there was nothing to forget */
     else if (ask->code == WEIR_ESETTLED)
         weir__put_text(&body, "{\"settled\":true,\"before\":true}\n");
-    else if (ask->verb == WEIR__VERB_SETTLE && ask->settle.late)
-        weir__put_text(&body, "{\"settled\":true,\"late\":true}\n"); /* twice counts twice */
     else
         weir__put_text(&body, bodies[ask->verb]);
     server_response_body(ret, "application/json", &body);
