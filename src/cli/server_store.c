@@ -14,6 +14,7 @@
 
 #define NODES_MAX 4096  /* of an answer */
 #define RECEIPT_MAX 512 /* bytes */
+#define RECEIPT_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 struct server_store {
     weir_store base;
@@ -214,12 +215,14 @@ static bool server_read_rows(const struct server_store *server, size_t count, in
     return true;
 }
 
+/* Only one that can be printed: a server's words do not steer a terminal. */
 static void server_keep_receipt(struct server_store *server)
 {
     const struct weir__json_node *receipt =
         server_member(server, server->nodes, "receipt", WEIR__JSON_STRING);
     server->receipt[0] = 0;
-    if (receipt && receipt->len < sizeof server->receipt)
+    if (receipt && receipt->len < sizeof server->receipt &&
+        strspn(receipt->text, RECEIPT_LETTERS) == receipt->len)
         memcpy(server->receipt, receipt->text, receipt->len + 1);
 }
 

@@ -75,7 +75,7 @@ struct server_grpc_call *server_grpc_plan(struct server_conn *conn,
 {
     struct server_thread *thread = conn->thread;
     const struct server_config *config = &thread->server->config;
-    const struct server_rules *rules = thread->rules;
+    struct server_rules *rules = thread->rules;
     bool policies = rules->policies->count > 0;
     const struct weir__rls_setup setup = {
         .envoy = rules->envoy,
@@ -225,7 +225,7 @@ static void grpc_count_rules(struct server_conn *conn, const struct server_grpc_
 static void grpc_count_policies(struct server_conn *conn, const struct server_grpc_call *call)
 {
     struct server_thread *thread = conn->thread;
-    const struct server_rules *rules = call->rules;
+    struct server_rules *rules = call->rules;
     const struct weir__rls_call *rls = &call->rls;
     const struct weir__plan *plan = &rls->plan;
     const struct weir__rls_asked *asked = grpc_logged(rls);
@@ -246,7 +246,9 @@ static void grpc_count_policies(struct server_conn *conn, const struct server_gr
     else
         server_count_decision(thread->counters, SERVER_SERIES_TOTAL, !rls->over,
                               decision->degraded || server_plan_shadow_degraded(plan));
+    server_count(&thread->counters->unmatched, verdict == WEIR__VERDICT_NONE && !rls->over);
     server_plan_count(thread, rules, plan, !rls->over);
+    server_spelling_offer(thread->server->spelling, rules, plan);
     bool quiet = !rls->over && !server_plan_shadow_denied(plan);
     if (thread->log && server_access_log_wants(thread->log, quiet)) {
         const struct server_plan_line line = {.verdict = verdict,

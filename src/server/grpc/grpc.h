@@ -22,10 +22,10 @@
 struct server_grpc_call {
     void *next; /* the pool's */
     struct server_thread *thread;
-    const struct server_rules *rules; /* that it was planned by; its batch holds them */
-    int32_t stream;                   /* HTTP/2's; 0: none */
-    bool json;                        /* POST /json */
-    int code;                         /* 0, or a WEIR_E… */
+    struct server_rules *rules; /* that it was planned by; its batch holds them */
+    int32_t stream;             /* HTTP/2's; 0: none */
+    bool json;                  /* POST /json */
+    int code;                   /* 0, or a WEIR_E… */
     weir_error error;
     uint32_t rule_ids[WEIR__RLS_DESCRIPTORS_MAX]; /* of counters, where there is a domain */
     uint32_t top_id;                              /* likewise */

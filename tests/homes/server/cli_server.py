@@ -243,6 +243,11 @@ def test_trouble(check):
         port = answer_once(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s" % (status, len(hostile), hostile))
         _, out, err = weir("take", "k", "fixed-window 9/d", "--server", f"127.0.0.1:{port}")
         check("red " in err and all(it.isprintable() for it in err.rstrip("\n")), f"{status}: a server's words cannot steer a terminal: {err!r}")
+    row = {"allowed": True, "limit": 9, "remaining": 8, "retry_after": 0, "reset_after": 1, "delay": 0, "granted": 1, "binding": 0,
+           "receipt": "w4-\x1b[31m", "degraded": False}
+    port = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(json.dumps(row)), json.dumps(row).encode()))
+    code, out, _ = weir("take", "k", "fixed-window 9/d", "--server", f"127.0.0.1:{port}")
+    check(code == 0 and all(it.isprintable() for it in out.replace("\n", "")), f"nor does its receipt: {code} {out!r}")
 
 
 if __name__ == "__main__":

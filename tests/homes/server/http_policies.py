@@ -84,9 +84,10 @@ def test_nobody_limits(check):
             client.post("/v1/take", body)
         client.post("/v1/peek", {"attributes": {"user": "ann"}})
         client.post("/v1/take", {"key": "k", "limit": "fixed-window 5/h"})
+        client.post("/json", {"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]})
         totals = client.get("/v1/stats").json["totals"]
-        check.equal((totals["allowed"], totals["unmatched"]), (4, 1), "one that no policy limits")
-        check("\nweir_unmatched_decisions_total 1\n" in client.get("/metrics").body.decode(), "also in the metrics")
+        check.equal((totals["allowed"], totals["unmatched"]), (5, 2), "what no policy limits, also of Envoy's requests")
+        check("\nweir_unmatched_decisions_total 2\n" in client.get("/metrics").body.decode(), "also in the metrics")
 
 
 def test_verdicts(check):

@@ -11,6 +11,7 @@ from lib.build import WEIR
 POLICIES = """version: 1
 policies:
   - {name: api, match: by-name, key: customer, limit: LIMIT}
+  - {name: edge, match: {domain: edge}, key: customer, limit: LIMIT}
   - name: plans
     match: by-name
     key: customer
@@ -37,6 +38,19 @@ def test_two_spellings(check):
         check.contains(one.stderr(), f"{NOTE} token-bucket 1/m, which is not a limit of this policy", "by the one")
         check.contains(two.stderr(), f"{NOTE} token-bucket 60/h, which is not a limit of this policy", "by the other")
         check.contains(one.stderr(), "write it the same way everywhere", "with what to do")
+
+
+def test_envoy(check):
+    """The same of keys that only Envoy asks for."""
+    acme = {"domain": "edge", "descriptors": [{"entries": [{"key": "customer", "value": "acme"}]}]}
+    with redis_server.Server() as redis, server_of(redis, "token-bucket 60/h burst 10k") as server, http_client.Client(server.port) as client:
+        charge = [WEIR, "take", "edge/{customer=acme}", "token-bucket 1/m burst 10k", "--store", f"redis://127.0.0.1:{redis.port}"]
+
+        def ask():
+            client.post("/json", acme)
+            subprocess.run(charge, check=True, stdout=subprocess.DEVNULL)
+            return "is also charged under" in server.stderr()
+        check(server.wait_for(ask), f"told: {server.stderr()}")
 
 
 def test_well(check):
