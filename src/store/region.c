@@ -486,7 +486,8 @@ int weir__region_open(struct weir__region *region, weir_error *err)
  * inherited the file keeps it as it is. */
 void weir__region_close(struct weir__region *region)
 {
-    if (region->fd >= 0 && weir__region_try_lock(region, F_WRLCK) == 0) {
+    if (region->fd >= 0 && weir__region_is_whole(region) &&
+        weir__region_try_lock(region, F_WRLCK) == 0) {
         /* Having every lock once means having repaired what the dead left under theirs. */
         weir__zone_be_patient(&region->zone, 0);
         bool all = weir__stripes_lock_all(&region->zone);

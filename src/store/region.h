@@ -41,7 +41,7 @@ struct weir__region {
     char watched[2 * WEIR__REGION_PATH_MAX];
     dev_t device;
     ino_t inode;
-    atomic_bool replaced; /* another one is there by now */
+    _Atomic int lost; /* WEIR_EGONE: another one is there by now; WEIR_EDAMAGED */
 };
 
 /* Reads the address only. */
@@ -50,15 +50,18 @@ int weir__region_parse(const char *url, struct weir__region *ret, weir_error *er
 int weir__region_open(struct weir__region *region, weir_error *err);
 void weir__region_close(struct weir__region *region);
 
-/* ---- region_watch.c: a file that is replaced under a zone that is in use ---- */
+/* ---- region_watch.c: what becomes of the file of a zone that is in use ---- */
 
 #define WEIR__LOOK_EVERY_US 1000000
 
 /* From now on its path is looked at, once a second at most, when the zone is used
  * (zone->look_at_us). */
 int weir__region_watch(struct weir__region *region, weir_error *err);
-/* Looks, if it is time: 0, or WEIR_EGONE, which it says from then on. */
+/* Looks, if it is time: 0, or what it says from then on: WEIR_EGONE, or WEIR_EDAMAGED if the file is
+ * shorter now or its header was overwritten. */
 int weir__region_look(struct weir__region *region, int64_t now_us);
+/* Whether the file that is open has its length and its header. */
+bool weir__region_is_whole(const struct weir__region *region);
 /* Whether its file is still there, the same one and whole. */
 int weir__region_check(const struct weir__region *region, weir_error *err);
 

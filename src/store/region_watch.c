@@ -69,7 +69,7 @@ int weir__region_watch(struct weir__region *region, weir_error *err)
 static enum weir__file_state region_compare(const struct weir__region *region)
 {
     struct stat there;
-    if (atomic_load(&region->replaced))
+    if (atomic_load(&region->lost) == WEIR_EGONE)
         return WEIR__FILE_REPLACED;
     if (!region->watched[0])
         return WEIR__FILE_THERE;
@@ -79,30 +79,49 @@ static enum weir__file_state region_compare(const struct weir__region *region)
                                                                            : WEIR__FILE_REPLACED;
 }
 
+static bool region_is_truncated(const struct weir__region *region)
+{
+    struct stat open_one;
+    return region && region->fd >= 0 && !fstat(region->fd, &open_one) &&
+           (uint64_t)open_one.st_size < region->zone.layout.size;
+}
+
+bool weir__region_is_whole(const struct weir__region *region)
+{
+    return !region_is_truncated(region) && weir__zone_is_whole(region->zone.header);
+}
+
+/* What has become of the zone: 0, or why it cannot be used any more. */
+static int region_loss(const struct weir__region *region)
+{
+    if (region_compare(region) == WEIR__FILE_REPLACED)
+        return WEIR_EGONE;
+    return weir__region_is_whole(region) ? 0 : WEIR_EDAMAGED;
+}
+
 int weir__region_look(struct weir__region *region, int64_t now_us)
 {
     _Atomic int64_t *look_at_us = &region->zone.look_at_us;
     int64_t at = atomic_load(look_at_us);
-    if (atomic_load(&region->replaced))
-        return WEIR_EGONE;
+    int lost = atomic_load(&region->lost);
+    if (lost)
+        return lost;
     if (now_us < at ||
         !atomic_compare_exchange_strong(look_at_us, &at, now_us + WEIR__LOOK_EVERY_US))
         return 0; /* another thread does */
-    if (region_compare(region) != WEIR__FILE_REPLACED)
-        return 0;
-    atomic_store(&region->replaced, true);
-    atomic_store(look_at_us, INT64_MIN); /* every call comes here */
-    return WEIR_EGONE;
+    lost = region_loss(region);
+    if (lost) {
+        atomic_store(&region->lost, lost);
+        atomic_store(look_at_us, INT64_MIN); /* every call comes here */
+    }
+    return lost;
 }
 
 static enum weir__file_state region_file_state(const struct weir__region *region)
 {
-    struct stat open_one;
-    if (!region || region->fd < 0 || fstat(region->fd, &open_one))
+    if (!region || region->fd < 0)
         return WEIR__FILE_THERE;
-    if ((uint64_t)open_one.st_size < region->zone.layout.size)
-        return WEIR__FILE_TRUNCATED;
-    return region_compare(region);
+    return region_is_truncated(region) ? WEIR__FILE_TRUNCATED : region_compare(region);
 }
 
 enum weir__file_state weir__store_file_state(weir_store *store)

@@ -392,8 +392,36 @@ static void test_elsewhere(void)
     weir_limit_free(limit);
 }
 
+/* Who cuts the file or writes over its beginning is noticed within a second: nobody gets a fresh
+ * limit. */
+static void test_harmed(off_t size, const char *bytes, size_t len)
+{
+    weir_limit *limit = test_limit("token-bucket 10/d");
+    weir_key key = weir_key_text("k");
+    weir_decision decision;
+    weir_store *store = test_open(url("size=64k"), &now);
+    test_take(store, "k", limit, 10);
+    int fd = open(path(), O_RDWR);
+    CHECK_INT(ftruncate(fd, size), 0);
+    CHECK_INT(pwrite(fd, bytes, len, 0), (int64_t)len);
+    close(fd);
+    now += SECOND;
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(weir_store_check(store, NULL), WEIR_EDAMAGED);
+        CHECK_INT(weir_take(store, key, limit, 1, &decision), WEIR_EDAMAGED);
+        CHECK_INT(weir_peek(store, key, limit, 1, &decision), WEIR_EDAMAGED);
+        CHECK_INT(weir_reset(store, key), WEIR_EDAMAGED);
+    }
+    weir_store_close(store);
+    weir_limit_free(limit);
+    unlink(path());
+}
+
 int main(void)
 {
+    static const char nothing[4096];
+    test_harmed(4096, NULL, 0);
+    test_harmed(65536, nothing, sizeof nothing);
     test_reopen();
     test_secrets();
     test_foreign();

@@ -80,7 +80,7 @@ int weir__zone_decide(weir_store *store, const weir_request *requests, size_t n,
     const struct weir__group_of asked = {requests, n};
     int64_t ahead = 0;
     group.least = weir__budget_of(requests, n).least;
-    int code = weir__zone_look(store, now) ? WEIR_EGONE : WEIR__STALE;
+    int lost = weir__zone_look(store, now), code = lost ? lost : WEIR__STALE;
     for (int tries = 0; tries < WEIR__STALE_RETRIES && weir__is_retried(code); tries++) {
         code = decide_build(zone, requests, n, mode, now, &group);
         group.ops[0].ahead_us = ahead;

@@ -109,6 +109,12 @@ uint64_t weir__zone_sum(const struct weir__zone_header *header, uint32_t version
     return hash[0];
 }
 
+bool weir__zone_is_whole(const struct weir__zone_header *header)
+{
+    return header->magic == WEIR__ZONE_MAGIC && header->version == WEIR__ZONE_VERSION &&
+           header->check == weir__zone_sum(header, WEIR__ZONE_VERSION);
+}
+
 static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
                  struct weir__zone *ret)
 {

@@ -36,7 +36,7 @@ static int settle(weir_store *store, weir_key key, const weir_limit *limit,
                   const struct weir__correction *correction)
 {
     struct weir__zone *zone = weir__zone_of(store);
-    int code = weir__zone_look(store, correction->now_us) ? WEIR_EGONE : WEIR__STALE;
+    int lost = weir__zone_look(store, correction->now_us), code = lost ? lost : WEIR__STALE;
     uint64_t hash[2];
     weir__key_hash_of(zone, key, hash);
     for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
@@ -55,7 +55,7 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
                         uint64_t lease, enum weir__lease_verb verb, int64_t now)
 {
     struct weir__zone *zone = weir__zone_of(store);
-    int code = weir__zone_look(store, now) ? WEIR_EGONE : WEIR__STALE;
+    int lost = weir__zone_look(store, now), code = lost ? lost : WEIR__STALE;
     for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
         struct weir__op ops[WEIR_LIMITS_MAX];
         code = ops_of(zone, key, limit, now, ops);
@@ -72,16 +72,18 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
 static int show(weir_store *store, weir_key key, int64_t now, struct weir__shown *ret,
                 size_t *ret_count)
 {
-    if (weir__zone_look(store, now))
-        return WEIR_EGONE;
+    int lost = weir__zone_look(store, now);
+    if (lost)
+        return lost;
     return weir__told(weir__zone_show(
         weir__zone_of(store), weir__key_tag(weir__zone_of(store), key), now, ret, ret_count));
 }
 
 static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
-    if (weir__zone_look(store, now))
-        return WEIR_EGONE;
+    int lost = weir__zone_look(store, now);
+    if (lost)
+        return lost;
     return weir__told(
         weir__zone_reset(weir__zone_of(store), weir__key_tag(weir__zone_of(store), key), now, ret));
 }
