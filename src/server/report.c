@@ -185,13 +185,13 @@ static void report_look_at_zone(struct server *it)
             "the store %s was replaced while it is in use: other programs count in another one by "
             "now, so this server ends; start it again",
             it->config.store_url);
-        atomic_store(&it->store_replaced, true);
-    } else if (state == WEIR__FILE_TRUNCATED)
-        server_report(
-            "the store %s was truncated while it is in use; restore a backup (docs/BACKUP.md), or "
-            "remove it, and start again",
-            it->config.store_url);
-    else
+        atomic_store(&it->store_lost, true);
+    } else if (state == WEIR__FILE_HARMED) {
+        server_report("the store %s was truncated or overwritten while it is in use: this server "
+                      "ends; restore a backup (docs/BACKUP.md), or remove it, and start again",
+                      it->config.store_url);
+        atomic_store(&it->store_lost, true);
+    } else
         server_report("the store %s is back at its path", it->config.store_url);
 }
 

@@ -376,7 +376,7 @@ static void run_serve(const sigset_t *signals, char *const *argv)
             over = true;
         }
         server_look_after_successor();
-        over = over || atomic_load(&server.store_replaced);
+        over = over || atomic_load(&server.store_lost);
         if (weir__mono_us() - ticked < 1000000)
             continue;
         ticked += 1000000;
@@ -437,5 +437,5 @@ int server_run(const struct server_config *config, char *const *argv)
     run_drain(&signals);
     server_look_at_log(&server, true);
     run_close_all();
-    return atomic_load(&server.store_replaced) ? EXIT_STORE : 0;
+    return atomic_load(&server.store_lost) ? EXIT_STORE : 0;
 }

@@ -124,7 +124,7 @@ struct server {
     uint64_t max_memory;       /* of them: as configured, or less where a cgroup leaves less */
     atomic_bool draining, stopping, ready;
     atomic_bool leaving;             /* not ready any more: it will drain */
-    atomic_bool store_replaced;      /* another file is at the store's path */
+    atomic_bool store_lost;          /* another file is at its path, or it is damaged */
     atomic_bool handed_over;         /* a successor has the sockets */
     atomic_int_fast64_t test_now_us; /* test clock: -1 is not set */
 };

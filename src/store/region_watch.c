@@ -121,7 +121,7 @@ static enum weir__file_state region_file_state(const struct weir__region *region
 {
     if (!region || region->fd < 0)
         return WEIR__FILE_THERE;
-    return region_is_truncated(region) ? WEIR__FILE_TRUNCATED : region_compare(region);
+    return weir__region_is_whole(region) ? region_compare(region) : WEIR__FILE_HARMED;
 }
 
 enum weir__file_state weir__store_file_state(weir_store *store)
@@ -146,11 +146,12 @@ int weir__region_check(const struct weir__region *region, weir_error *err)
     case WEIR__FILE_REPLACED:
         return weir__fail(err, WEIR_EGONE, 0, "%.300s: %s", region->watched,
                           weir_strerror(WEIR_EGONE));
-    case WEIR__FILE_TRUNCATED:
-        return weir__fail(err, WEIR_EDAMAGED, 0,
-                          "%.300s: the zone was truncated while it is in use; restore a backup "
-                          "(docs/BACKUP.md), or remove it, and start again",
-                          region->watched);
+    case WEIR__FILE_HARMED:
+        return weir__fail(
+            err, WEIR_EDAMAGED, 0,
+            "%.300s: the zone was truncated or overwritten while it is in use; restore "
+            "a backup (docs/BACKUP.md), or remove it, and start again",
+            region->watched);
     }
     return 0;
 }

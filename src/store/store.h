@@ -356,7 +356,7 @@ enum weir__file_state {
     WEIR__FILE_THERE,
     WEIR__FILE_GONE,     /* nothing is at its path: it is used by those who have it open */
     WEIR__FILE_REPLACED, /* another file is: every verb answers WEIR_EGONE */
-    WEIR__FILE_TRUNCATED
+    WEIR__FILE_HARMED    /* it was truncated, or its header overwritten: WEIR_EDAMAGED */
 };
 enum weir__file_state weir__store_file_state(weir_store *store);
 

@@ -102,14 +102,16 @@ def test_killed_while_stopped(check):
 # ---- files ----
 
 def test_truncated(check):
-    """Memory that is gone cannot be read: it ends, but says why."""
-    for store in ("file", "shm"):
+    """Memory that is gone cannot be read, and a header that is overwritten is none: it ends, but says why."""
+    for store, length in (("file", 4096), ("shm", 4096), ("file", 4 << 20)):
         name = f"/weir-test-{os.getpid()}"
         url = "file:zone?size=4m" if store == "file" else f"shm:{name}?size=4m"
         server = weir_server.Server(f"--threads 1 --store {url}")
         try:
             server.start()
-            os.truncate(server.folder / "zone" if store == "file" else f"/dev/shm{name}", 4096)
+            with open(server.folder / "zone" if store == "file" else f"/dev/shm{name}", "r+b") as zone:
+                zone.truncate(length)
+                zone.write(bytes(4096))
             try:
                 take(server)
             except (OSError, AssertionError, ValueError, IndexError):
