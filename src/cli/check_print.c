@@ -136,7 +136,7 @@ static void check_print_policy(const struct weir__policies *set, size_t i,
     check_print_list("allow", &policy->allow, &set->attributes);
     for (size_t j = 0; j < policy->entry_count; j++)
         check_print_entry(policy, j, set, slicing);
-    if (policy->fail != WEIR__FAIL_LOCAL)
+    if (policy->fail_said)
         check_print_row("fail", weir__redis_fail_names[policy->fail]);
     if (policy->style != set->style)
         check_print_row("headers", weir__field_styles[policy->style]);

@@ -2,6 +2,7 @@
 #include "policy/policy.h"
 
 #include "limit/receipt.h"
+#include "remote/remote.h"
 #include "store/take_or_undo.h"
 
 #include <assert.h>
@@ -13,13 +14,16 @@
 static weir_request item_request(const struct weir__plan *plan, const struct weir__item *item,
                                  weir_decision *rows)
 {
-    return (weir_request){.key = item->key,
-                          .limit = item->limit,
-                          .cost = item->cost,
-                          .least = item->least,
-                          .wait_us = plan->wait_us,
-                          .detail = rows,
-                          .acquire = item->acquire};
+    weir_request request = {.key = item->key,
+                            .limit = item->limit,
+                            .cost = item->cost,
+                            .least = item->least,
+                            .wait_us = plan->wait_us,
+                            .detail = rows,
+                            .acquire = item->acquire};
+    if (item->policy && item->policy->fail_said)
+        weir__request_set_fail(&request, item->policy->fail);
+    return request;
 }
 
 /* Several items, each for itself. */

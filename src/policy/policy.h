@@ -83,6 +83,7 @@ struct weir__policy {
     /* What to do with what the local fallback decided (decision.degraded), the store being out of
      * reach: the words of the store's own fail= */
     enum weir__redis_fail fail;
+    bool fail_said; /* the file says it; otherwise the store's own fail= holds */
     bool
         give_back; /* keys may live in different slots: take one by one and give back on a denial */
     uint32_t index; /* in the set */

@@ -263,21 +263,6 @@ static int engine_peek_there(struct weir__remote *remote, const weir_request *re
     return 0;
 }
 
-/* Here, since no server decides; WEIR_EUNREACHABLE if the store is bare. */
-static int engine_fall_back(struct weir__remote *remote, const weir_request *requests, size_t n,
-                            enum weir__mode mode, weir_decision *ret)
-{
-    if (remote->bare)
-        return WEIR_EUNREACHABLE;
-    int64_t now = weir__store_now(&remote->base);
-    if (now < 0)
-        return WEIR_EINVAL;
-    remote->by_fallback++;
-    if (remote->base.clock.now && remote->fallback.local)
-        weir_store_set_clock(remote->fallback.local, &remote->base.clock);
-    return weir__fallback_decide(&remote->fallback, requests, n, mode, now, ret);
-}
-
 static int engine_decide_alive(struct weir__remote *remote, const weir_request *requests, size_t n,
                                enum weir__mode mode, int64_t now, weir_decision *ret)
 {
@@ -289,7 +274,8 @@ static int engine_decide_alive(struct weir__remote *remote, const weir_request *
     if (code == 0)
         code = mode == WEIR__PEEK ? engine_peek_there(remote, requests, n, now, ret)
                                   : engine_take_there(remote, requests, n, now, ret);
-    return code == WEIR_EUNREACHABLE ? engine_fall_back(remote, requests, n, mode, ret) : code;
+    return code == WEIR_EUNREACHABLE ? weir__remote_fall_back(remote, requests, n, mode, ret)
+                                     : code;
 }
 
 static int engine_decide(weir_store *store, const weir_request *requests, size_t n,
@@ -363,7 +349,7 @@ static int engine_take_batch(struct weir__remote *remote, const weir_request *re
     for (size_t i = 0; i < n; i++) {
         int code = jobs[i].code;
         if (code == WEIR_EUNREACHABLE)
-            code = engine_fall_back(remote, &requests[i], 1, WEIR__TAKE, &rets[i]);
+            code = weir__remote_fall_back(remote, &requests[i], 1, WEIR__TAKE, &rets[i]);
         if (code)
             rets[i] = (weir_decision){.code = code};
         first = first ? first : code;
@@ -488,7 +474,7 @@ static int engine_settle(weir_store *store, weir_key key, const weir_limit *limi
     int code = weir__remote_ensure_alive(remote);
     if (code)
         return code;
-    int local = weir__fallback_settle(&remote->fallback, key, limit, correction);
+    int local = weir__fallback_settle(weir__remote_zone(remote), key, limit, correction);
     bool there = weir__settles_there(correction);
     if (!there && local != WEIR_EUNREACHABLE)
         return local;
@@ -520,7 +506,7 @@ static int engine_change_lease(weir_store *store, weir_key key, const weir_limit
         return 0;
     if (code && code != WEIR_EUNREACHABLE)
         return code;
-    if (weir__fallback_lease(&remote->fallback, key, limit, lease, verb) == 0)
+    if (weir__fallback_lease(weir__remote_zone(remote), key, limit, lease, verb) == 0)
         return 0;
     if (code && verb == WEIR__RELEASE) /* not everybody comes again */
         weir__redis_query_give_back(&query);
@@ -544,7 +530,7 @@ static int engine_reset(weir_store *store, weir_key key, int64_t now, bool *ret)
     int code = weir__remote_ensure_alive(remote);
     if (code)
         return code;
-    bool local = weir__fallback_reset(&remote->fallback, key);
+    bool local = weir__fallback_reset(weir__remote_zone(remote), key);
     code = engine_query_key(remote, WEIR__VERB_RESET, key, now, NULL, &query);
     weir__slices_reset(remote, key);
     *ret = local || (code == 0 && query.integer == 1);

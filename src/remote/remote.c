@@ -22,12 +22,12 @@
 
 /* ---- fleet and fallback of this process ---- */
 
-static int remote_open_local(const struct weir__redis_url *url, struct weir__fallback *ret,
-                             weir_error *err)
+static int remote_open_fallback(const struct weir__redis_url *url, enum weir__redis_fail fail,
+                                struct weir__fallback *ret, weir_error *err)
 {
     char address[64];
-    *ret = (struct weir__fallback){.fail = url->fail, .peers = url->peers};
-    if (url->fail != WEIR__FAIL_LOCAL)
+    *ret = (struct weir__fallback){.fail = fail, .peers = url->peers};
+    if (fail != WEIR__FAIL_LOCAL)
         return 0;
     snprintf(address, sizeof address, "memory:%llu", (unsigned long long)url->size);
     int code = weir_store_open(address, &ret->local, err);
@@ -36,10 +36,19 @@ static int remote_open_local(const struct weir__redis_url *url, struct weir__fal
     return code;
 }
 
-static void remote_close_local(struct weir__fallback *fallback)
+static void remote_close_fallback(struct weir__fallback *fallback)
 {
     weir_store_close(fallback->local);
     weir__charges_free(fallback->charges);
+}
+
+static void remote_close_fallbacks(struct weir__remote *remote)
+{
+    struct weir__fallback *asked = atomic_exchange(&remote->asked_local, NULL);
+    remote_close_fallback(&remote->fallback);
+    if (asked)
+        remote_close_fallback(asked);
+    free(asked);
 }
 
 /* In a child the parent's fleet and zone are only freed: their locks may be held by threads that do
@@ -50,13 +59,14 @@ static int remote_make_again(struct weir__remote *remote)
     struct weir__fleet *fleet = weir__fleet_start(&remote->url);
     if (!fleet)
         return errno == ENOMEM ? WEIR_ENOMEM : WEIR_ESYSTEM;
-    int code = remote->bare ? 0 : remote_open_local(&remote->url, &local, NULL);
+    int code =
+        remote->bare ? 0 : remote_open_fallback(&remote->url, remote->url.fail, &local, NULL);
     if (code) {
         weir__fleet_stop(fleet, false);
         return code;
     }
     weir__fleet_stop(remote->fleet, true);
-    remote_close_local(&remote->fallback);
+    remote_close_fallbacks(remote);
     weir__lock_init(&remote->lock);
     remote->fleet = fleet;
     remote->fallback = local;
@@ -81,6 +91,57 @@ int weir__remote_revive(struct weir__remote *remote)
             return code;
     }
     return 0;
+}
+
+/* ---- no server decides ---- */
+
+/* Whether a zone is to decide although the address says otherwise: the strictest of the requests
+ * says local. Those that say nothing follow the address. */
+static bool remote_asks_local(const struct weir__remote *remote, const weir_request *requests,
+                              size_t n)
+{
+    bool local = false, closed = false;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t said = requests[i].spare[1];
+        enum weir__redis_fail fail = said ? (enum weir__redis_fail)(said - 1) : remote->url.fail;
+        local = local || fail == WEIR__FAIL_LOCAL;
+        closed = closed || fail == WEIR__FAIL_CLOSED;
+    }
+    return local && !closed;
+}
+
+/* The zone for these requests, made when one is asked for first. NULL: without memory. */
+static struct weir__fallback *remote_asked_local(struct weir__remote *remote)
+{
+    weir__lock_take(&remote->lock);
+    struct weir__fallback *asked = remote->asked_local;
+    if (!asked && (asked = calloc(1, sizeof *asked)) &&
+        remote_open_fallback(&remote->url, WEIR__FAIL_LOCAL, asked, NULL)) {
+        free(asked);
+        asked = NULL;
+    }
+    remote->asked_local = asked;
+    weir__lock_release(&remote->lock);
+    return asked;
+}
+
+int weir__remote_fall_back(struct weir__remote *remote, const weir_request *requests, size_t n,
+                           enum weir__mode mode, weir_decision *ret)
+{
+    const struct weir__fallback *fallback = &remote->fallback;
+    int64_t now = weir__store_now(&remote->base);
+    if (remote->bare)
+        return WEIR_EUNREACHABLE;
+    if (now < 0)
+        return WEIR_EINVAL;
+    if (fallback->fail != WEIR__FAIL_LOCAL && remote_asks_local(remote, requests, n))
+        fallback = remote_asked_local(remote);
+    if (!fallback)
+        return WEIR_ENOMEM;
+    remote->by_fallback++;
+    if (remote->base.clock.now && fallback->local)
+        weir_store_set_clock(fallback->local, &remote->base.clock);
+    return weir__fallback_decide(fallback, requests, n, mode, now, ret);
 }
 
 /* ---- how it is ---- */
@@ -224,7 +285,7 @@ void weir__remote_close(weir_store *store)
     struct weir__remote *remote = weir__remote_of(store);
     weir__slices_close(remote);
     weir__fleet_stop(remote->fleet, remote->owner != getpid());
-    remote_close_local(&remote->fallback);
+    remote_close_fallbacks(remote);
     pthread_mutex_destroy(&remote->lock.mutex);
     free(remote);
 }
@@ -266,13 +327,13 @@ static int remote_open(struct weir__remote *remote, const char *url, weir_error 
 {
     int code = weir__redis_url_parse(url, &remote->url, err);
     if (code == 0)
-        code = remote_open_local(&remote->url, &remote->fallback, err);
+        code = remote_open_fallback(&remote->url, remote->url.fail, &remote->fallback, err);
     if (code == 0)
         code = remote_start(remote, err);
     if (code == 0 && (code = remote_begin(remote, err)) != 0)
         weir__fleet_stop(remote->fleet, false);
     if (code)
-        remote_close_local(&remote->fallback);
+        remote_close_fallbacks(remote);
     return code;
 }
 

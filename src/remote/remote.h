@@ -24,6 +24,8 @@ struct weir__remote {
     struct weir__fallback fallback; /* its zone is of that process, too */
     struct weir__slices *slices;    /* NULL: it does not slice, or it is bare */
     weir_limit *slot_limit;         /* concurrent PEERS lease 10s, for its slot among the peers */
+    /* The fallback of requests that say local although the address does not; NULL: none came. */
+    _Atomic(struct weir__fallback *) asked_local;
     _Atomic pid_t owner;
     _Atomic uint32_t decided;     /* a server did, since the last weir__remote_look */
     _Atomic uint64_t by_fallback; /* calls that the fallback decided */
@@ -34,7 +36,7 @@ struct weir__remote {
     } look;
     _Atomic pid_t reviver;         /* the process for which one thread makes fleet and fallback */
     _Atomic uint32_t refused;      /* there is such a text */
-    struct weir__lock lock;        /* for texts only: this one, and slices->slot_try */
+    struct weir__lock lock;        /* for texts: this one, and slices->slot_try; and asked_local */
     char refusal[WEIR__ERROR_MAX]; /* what a server said to the last call if it did not decide it */
     char undecided[WEIR__ERROR_MAX]; /* the last such text after which the fallback decided */
 };
@@ -53,6 +55,23 @@ bool weir__remote_explain(weir_store *store, weir_error *err);
 void weir__remote_close(weir_store *store);
 
 extern const struct weir__engine weir__remote_engine; /* engine.c */
+
+/* Who decides a request while no server does, whatever the address says. Programs cannot choose:
+ * their spare room is zero. */
+static inline void weir__request_set_fail(weir_request *request, enum weir__redis_fail fail)
+{
+    request->spare[1] = 1 + (uint64_t)fail;
+}
+
+/* Decides here, since no server does. 0 or a code; WEIR_EUNREACHABLE if the store is bare. */
+int weir__remote_fall_back(struct weir__remote *remote, const weir_request *requests, size_t n,
+                           enum weir__mode mode, weir_decision *ret);
+/* The fallback with a zone, if there is one: what it charged is corrected there. */
+static inline const struct weir__fallback *weir__remote_zone(struct weir__remote *remote)
+{
+    const struct weir__fallback *asked = remote->asked_local;
+    return asked ? asked : &remote->fallback;
+}
 
 /* Every verb begins with this. 0 or a code. */
 static inline int weir__remote_ensure_alive(struct weir__remote *remote)

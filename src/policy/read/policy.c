@@ -86,6 +86,7 @@ static void policy_read_words(struct weir__reader *reader, const struct weir__ya
     struct weir__yaml *yaml = reader->yaml;
     policy->fail = (enum weir__redis_fail)weir__yaml_get_word(
         yaml, map, "fail", weir__redis_fail_names, WEIR__FAIL_LOCAL);
+    policy->fail_said = weir__yaml_get(map, "fail");
     policy->give_back = weir__yaml_get_word(yaml, map, "cross_slot", crosses, 0) == 1;
     policy->style = weir__read_style(reader, map, reader->set->style);
     policy->styled = reader->set->styled || weir__yaml_get(map, "headers");

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "limit/calendar.h"
 #include "limit/explain.h"
+#include "remote/remote.h"
 #include "server/grpc/grpc.h"
 #include "sim/playground.h"
 
@@ -179,6 +180,14 @@ static size_t admin_policies_room(const struct weir__policies *set)
     return room;
 }
 
+/* What becomes of its requests while the store is away: its own word, or the address's. */
+static enum weir__redis_fail admin_fail_of(const struct server *server,
+                                           const struct weir__policy *policy)
+{
+    bool address = !policy->fail_said && server->remote;
+    return address ? weir__remote_of(server->store)->url.fail : policy->fail;
+}
+
 static enum server_routed admin_policies(const struct server_http_call *call)
 {
     const struct weir__policies *set = call->conn->thread->rules->policies;
@@ -194,7 +203,8 @@ static enum server_routed admin_policies(const struct server_http_call *call)
         weir__json_put_string(&json, "name", it->name);
         weir__json_put_string(&json, "match", it->match_text);
         weir__json_put_string(&json, "headers", weir__field_styles[it->style]);
-        weir__json_put_string(&json, "fail", weir__redis_fail_names[it->fail]);
+        weir__json_put_string(
+            &json, "fail", weir__redis_fail_names[admin_fail_of(call->conn->thread->server, it)]);
         weir__json_open(&json, "limits", '[');
         for (size_t j = 0; j < it->entry_count; j++)
             admin_put_entry(&json, set, &it->entries[j]);

@@ -238,6 +238,54 @@ def test_shadows(check):
         check(back[0].endswith(": 5"), f"the line counts them: {back}")
 
 
+FAIL = """version: 1
+policies:
+  - {name: silent, match: {a: "*"}, key: user, limit: fixed-window 10/366d}
+  - {name: local, match: {b: "*"}, key: user, limit: fixed-window 10/366d, fail: local}
+  - {name: open, match: {c: "*"}, key: user, limit: fixed-window 10/366d, fail: open}
+  - {name: closed, match: {d: "*"}, key: user, limit: fixed-window 10/366d, fail: closed}
+  - {name: slots, match: by-name, key: user, limit: concurrent 10 lease 1h, fail: local}
+"""
+# How many of 4 requests that meet these policies are allowed, by the fail= of the address: five peers share each limit.
+ALLOWED = {
+    "a": {"local": 2, "open": 4, "closed": 0}, "b": {"local": 2, "open": 2, "closed": 2},
+    "c": {"local": 4, "open": 4, "closed": 4}, "d": {"local": 0, "open": 0, "closed": 0},
+    "ab": {"local": 2, "open": 2, "closed": 0}, "bc": {"local": 2, "open": 2, "closed": 2}, "bd": {"local": 0, "open": 0, "closed": 0},
+}
+
+
+def test_policies_fail(check):
+    """What a policy says about an outage is obeyed, local as well; a policy that says nothing follows the address."""
+    for fail in ("local", "open", "closed"):
+        with weir_server.Server(f"--store redis://127.0.0.1:1?fail={fail}&peers=5", FAIL) as server, \
+                http_client.Client(server.port) as web, server.client() as own:
+            of = lambda met, user: {"user": user} | {name: "x" for name in met}
+            decide = lambda met: own.call("WEIR.DECIDE", *(word for pair in of(met, "resp-" + met).items() for word in pair))[0]
+            for met, allowed in ALLOWED.items():
+                got = [web.post("/v1/take", {"attributes": of(met, met)}).json for _ in range(4)]
+                check.equal([it["allowed"] for it in got], [i < allowed[fail] for i in range(4)], f"fail={fail}: HTTP, {met}")
+                check.equal([it["degraded"] for it in got], [True] * 4, f"fail={fail}: {met} is marked")
+                check.equal([decide(met) for _ in range(4)], [int(i < allowed[fail]) for i in range(4)], f"fail={fail}: RESP, {met}")
+            told = {it["name"]: it["fail"] for it in web.get("/v1/policies").json["policies"]}
+            check.equal((told["silent"], told["local"], told["closed"]), (fail, "local", "closed"), f"fail={fail}: /v1/policies")
+            corrected(check, web, fail)
+
+
+def corrected(check, web, fail):
+    """Charges and slots of policies that say local are given back here."""
+    asks = {"policy": "local", "key": "settled"}
+    take = lambda: web.post("/v1/take", asks).json
+    first = take()
+    check.equal([first["allowed"], take()["allowed"], take()["allowed"]], [True, True, False], f"fail={fail}: used up")
+    check.equal(web.post("/v1/settle", {**asks, "receipt": first["receipt"], "actual": 0}).status, 200, f"fail={fail}: settled")
+    check.equal([take()["allowed"], take()["allowed"]], [True, False], f"fail={fail}: given back")
+    slots = {"policy": "slots", "key": "held"}
+    held = [web.post("/v1/acquire", slots).json for _ in range(3)]
+    check.equal([it["allowed"] for it in held], [True, True, False], f"fail={fail}: slots")
+    released = web.post("/v1/release", {**slots, "lease": held[0]["lease"]})
+    check.equal((released.status, web.post("/v1/acquire", slots).json["allowed"]), (200, True), f"fail={fail}: a slot is free again")
+
+
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
 
 if __name__ == "__main__":
