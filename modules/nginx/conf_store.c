@@ -4,9 +4,9 @@
  * A store that slices remembers denials, too, unless denial_cache=off.
  *
  * A zone is memory that nginx shares between its workers and keeps over reloads. The address of a
- * store is the library's, with its own options; those of the directive win over them. Stores that
- * are written alike are one, with one connection per worker, wherever in the configuration they
- * are. What holds: no password ever gets into a message.
+ * store is the library's, with its own options; those of the directive may not be there, too.
+ * Stores that are written alike are one, with one connection per worker, wherever in the
+ * configuration they are. What holds: no password ever gets into a message.
  */
 #include "ngx_http_weir.h"
 
@@ -287,6 +287,22 @@ static const ngx_http_weir_option_t store_options[] = {
     {ngx_string("denial_cache="), store_read_denial_cache},
 };
 
+/* Whether the address, which is a good one, has the option of this word, too. */
+static bool store_says_too(const ngx_str_t *address, const ngx_str_t *word)
+{
+    for (size_t i = 0; i < WEIR__COUNT(store_options); i++) {
+        const ngx_str_t *name = &store_options[i].name;
+        if (word->len < name->len || ngx_strncmp(word->data, name->data, name->len))
+            continue;
+        const char *at = strchr((const char *)address->data, '?');
+        for (; at; at = strchr(at + 1, '&')) {
+            if (!ngx_strncmp(at + 1, name->data, name->len))
+                return true;
+        }
+    }
+    return false;
+}
+
 static char *store_read_option(ngx_conf_t *cf, const ngx_str_t *word, unsigned *seen,
                                ngx_http_weir_store_t *store)
 {
@@ -307,6 +323,38 @@ static char *store_read_option(ngx_conf_t *cf, const ngx_str_t *word, unsigned *
 
 /* ---- its address ---- */
 
+/* Whether the master can read a file. Only of a full path: workers may run in another folder. */
+static char *store_check_file(ngx_conf_t *cf, const char *name, const char *path)
+{
+    ngx_file_info_t info;
+    if (path[0] != '/')
+        return NGX_CONF_OK;
+    ngx_err_t flaw = access(path, R_OK) || ngx_file_info(path, &info) ? ngx_errno : 0;
+    if (!flaw && ngx_is_dir(&info))
+        flaw = NGX_EISDIR;
+    if (!flaw)
+        return NGX_CONF_OK;
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, flaw, "weir_store: %s=%s in the address cannot be read",
+                       name, path);
+    return NGX_CONF_ERROR;
+}
+
+/* What is wrong with them later, when a worker reads them, is an outage. */
+static char *store_check_files(ngx_conf_t *cf, const struct weir__redis_url *url)
+{
+    const struct {
+        const char *name, *path;
+    } files[] = {{"password-file", url->password_file},
+                 {"ca", url->ca},
+                 {"cert", url->cert},
+                 {"key", url->key}};
+    for (size_t i = 0; i < WEIR__COUNT(files); i++) {
+        if (store_check_file(cf, files[i].name, files[i].path) != NGX_CONF_OK)
+            return NGX_CONF_ERROR;
+    }
+    return NGX_CONF_OK;
+}
+
 /* The configuration's words end in a NUL, and may contain others. */
 static char *store_read_url(ngx_conf_t *cf, const ngx_str_t *word, ngx_http_weir_store_t *store)
 {
@@ -321,7 +369,7 @@ static char *store_read_url(ngx_conf_t *cf, const ngx_str_t *word, ngx_http_weir
             cf,
             "weir_store: invalid deadline= in the address: expected at most 10s, since requests "
             "wait for it; write one like deadline=50ms");
-    return NGX_CONF_OK;
+    return store_check_files(cf, &store->url);
 }
 
 /* The address as people may see it. */
@@ -383,6 +431,9 @@ char *ngx_http_weir_store(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     unsigned seen = 0;
     store->denial_cache_us = store->url.slices ? DENIAL_CACHE_MAX_US : 0;
     for (ngx_uint_t i = 2; i < cf->args->nelts; i++) {
+        if (store_says_too(&words[1], &words[i]))
+            return ngx_http_weir_word_fail(cf, &words[i],
+                                           "the address has this option, too; leave one out");
         if (store_read_option(cf, &words[i], &seen, store) != NGX_CONF_OK)
             return NGX_CONF_ERROR;
     }
