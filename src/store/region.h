@@ -57,8 +57,8 @@ void weir__region_close(struct weir__region *region);
 /* From now on its path is looked at, once a second at most, when the zone is used
  * (zone->look_at_us). */
 int weir__region_watch(struct weir__region *region, weir_error *err);
-/* Looks, if it is time: 0, or what it says from then on: WEIR_EGONE, or WEIR_EDAMAGED if the file is
- * shorter now or its header was overwritten. */
+/* Looks, if it is time: 0, or what it says from then on: WEIR_EGONE, or WEIR_EDAMAGED if the file
+ * is shorter now or its header was overwritten. */
 int weir__region_look(struct weir__region *region, int64_t now_us);
 /* Whether the file that is open has its length and its header. */
 bool weir__region_is_whole(const struct weir__region *region);
