@@ -103,7 +103,7 @@ static void command_put_paths(struct command *it, const struct suggest *suggest)
 
 static enum suggest_group command_group(const struct desk_suggestion *it)
 {
-    return it->total ? SUGGEST_TOTAL : it->strict ? SUGGEST_STRICT : SUGGEST_EACH;
+    return it->total ? SUGGEST_TOTAL : it->heavy ? SUGGEST_STRICT : SUGGEST_EACH;
 }
 
 bool suggest_put_command(struct weir__buffer *out, const struct suggest *suggest,

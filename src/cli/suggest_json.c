@@ -146,7 +146,7 @@ static void json_put_suggestion(struct weir__json *json, const struct suggest *s
     weir__json_put_bool(json, "total", it->total);
     weir__json_put_bool(json, "left_out", it->exempt);
     weir__json_put_bool(json, "strict", it->strict);
-    if (it->strict)
+    if (it->heavy)
         json_put_heavy(json, result);
     weir__json_put_text(json, "why", why.data, why.len);
     weir__json_put_bool(json, "meets_goal", it->meets);
@@ -178,7 +178,7 @@ static void json_put_spared(struct weir__json *json, const struct desk_suggest *
 {
     bool exempt = false;
     for (size_t i = 0; i < result->count; i++)
-        exempt |= result->suggestions[i].exempt && !result->suggestions[i].strict;
+        exempt |= result->suggestions[i].exempt && !result->suggestions[i].heavy;
     weir__json_open(json, "spared", '{');
     desk_report_put_spared(json, result->whole);
     weir__json_put_bool(json, "left_out", exempt);

@@ -363,8 +363,8 @@ bool suggest_put_network(struct weir__buffer *out, const struct suggest *suggest
 size_t suggest_left_out(const struct suggest *suggest, const struct desk_suggestion *it,
                         const char *const **ret)
 {
-    *ret = it->strict ? suggest->result->heavy.texts : suggest->spare.texts;
-    return it->strict ? suggest->result->heavy.count : suggest->spare.count;
+    *ret = it->heavy ? suggest->result->heavy.texts : suggest->spare.texts;
+    return it->heavy ? suggest->result->heavy.count : suggest->spare.count;
 }
 
 static void policy_put_allow(struct weir__buffer *out, const struct suggest *suggest,

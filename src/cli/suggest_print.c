@@ -299,7 +299,7 @@ static void print_suggestion(const struct suggest *suggest, size_t i)
     weir__buffer_free(&why);
     print_figures(suggest, i);
     print_exempt(result, i);
-    if (it->strict)
+    if (it->heavy)
         print_left_out(result);
     print_meets(result, i);
     print_paste(suggest, i);

@@ -95,7 +95,7 @@ static void report_say_suggestion(const struct suggest *suggest, size_t i,
         suggest_put_stops(report_line(lines, "suspects", false), result, i);
     if (result->options.spare_count > 0)
         suggest_put_exempt(report_line(lines, "spared", false), result, i);
-    if (result->suggestions[i].strict)
+    if (result->suggestions[i].heavy)
         report_say_left_out(result, lines);
     suggest_put_meets(report_line(lines, "goal", false), result, i);
     suggest_paste_make(suggest, i, &paste);

@@ -21,7 +21,7 @@
 #define WORTH_BOTH 1.05      /* as much as the better one alone */
 #define WORTH_FIRST 0.5      /* of the most that any stops: what stops less does not come first */
 #define WORTH_SPARING 0.5    /* of what a limit stops that leaves the spared keys out */
-#define WORTH_STRICT 3       /* times as strict as the one that suits the heavy keys, too */
+#define WORTH_STRICT 3       /* times as strict as one that suits the keys left out, too */
 #define BURST_STEPS 2
 #define ROOM_LEAST 3      /* requests: half of a small number is little */
 #define PROTECT_ROOM 0.9  /* of what is protected, for limits of single keys */
@@ -176,6 +176,13 @@ static int choose_add(struct desk_suggest *suggest, enum desk_kind kind, const c
     if (code == 0)
         suggest->count++;
     return code;
+}
+
+static void choose_drop_last(struct desk_suggest *suggest)
+{
+    struct desk_suggestion *it = &suggest->suggestions[--suggest->count];
+    weir_limit_free(it->limit);
+    it->limit = NULL;
 }
 
 /* What a limit stops that was picked; -1: there is none. */
@@ -338,6 +345,9 @@ static int choose_check_exempt(struct desk_search *search, weir_error *err)
         it->exempt = it->exempt && outcomes[i].spared_denied > 0;
         it->would_deny = it->exempt ? outcomes[i].spared_denied : 0;
     }
+    if (code == 0 && any && suggest->suggestions[suggest->count - 1].strict &&
+        !suggest->suggestions[suggest->count - 1].exempt)
+        choose_drop_last(suggest); /* it suits those keys, too */
     return code;
 }
 
@@ -364,6 +374,51 @@ static int choose_totals(struct desk_search *search, weir_error *err)
     return code ? code : choose_try(search, from, err);
 }
 
+/* What a window lets through in a second. */
+static double choose_rate(int64_t count, int64_t period_us)
+{
+    return 1e6 * (double)count / (double)period_us;
+}
+
+/* Whether a window is far stricter than all that are suggested. */
+static bool choose_is_far(const struct desk_suggest *suggest, struct choose_pick pick)
+{
+    const double rate = choose_rate(desk_nice[pick.size], pick.row->period_us);
+    for (size_t i = 0; i < suggest->count; i++) {
+        const struct weir__rule *rule = &suggest->suggestions[i].limit->rules[0];
+        if (suggest->suggestions[i].kind == DESK_KIND_WINDOW &&
+            choose_rate(rule->count, rule->period_us) < WORTH_STRICT * rate)
+            return false;
+    }
+    return true;
+}
+
+/* Adds a strict window: keys are left out of it. */
+static int choose_add_strict(struct desk_search *search, struct choose_pick pick, weir_error *err)
+{
+    struct desk_suggest *suggest = search->suggest;
+    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    desk_row_put(&buffer, pick.row, pick.size);
+    int code = choose_add(suggest, DESK_KIND_WINDOW, text, false, err);
+    if (code)
+        return code;
+    struct desk_suggestion *it = &suggest->suggestions[suggest->count - 1];
+    it->chosen = *choose_outcome(pick);
+    it->roomy = choose_is_twice(search, pick);
+    it->exempt = it->strict = true;
+    return 0;
+}
+
+/* Beside a window that is loose because of the keys to be spared: one that leaves them out, even if
+ * it stopped nobody in the first part. Whom it stops later, nobody knows yet. */
+static int choose_spared_strict(struct desk_search *other, weir_error *err)
+{
+    struct choose_pick pick = choose_pick(other, DESK_KIND_WINDOW);
+    return pick.row && choose_is_far(other->suggest, pick) ? choose_add_strict(other, pick, err)
+                                                           : 0;
+}
+
 int desk_choose(struct desk_search *search, struct desk_search *other, weir_error *err)
 {
     int code = choose_add_kind(search, other, DESK_KIND_BUCKET, err);
@@ -373,42 +428,24 @@ int desk_choose(struct desk_search *search, struct desk_search *other, weir_erro
         code = choose_add_kind(search, other, DESK_KIND_WINDOW, err);
     if (code == 0)
         code = choose_both(search, err);
+    if (code == 0 && other)
+        code = choose_spared_strict(other, err);
     return code ? code : choose_check_exempt(search, err);
 }
 
-/* What a window lets through in a second. */
-static double choose_rate(int64_t count, int64_t period_us)
-{
-    return 1e6 * (double)count / (double)period_us;
-}
-
-int desk_choose_strict(struct desk_search *search, bool *ret_added, weir_error *err)
+int desk_choose_heavy(struct desk_search *search, bool *ret_added, weir_error *err)
 {
     struct desk_suggest *suggest = search->suggest;
     struct choose_pick pick = choose_pick(search, DESK_KIND_WINDOW);
-    char text[WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    bool far = true;
+    bool far = pick.row && choose_is_far(suggest, pick);
     *ret_added = false;
-    if (!pick.row)
+    if (!pick.row || (!far && suggest->suspects.keys == 0))
         return 0;
-    for (size_t i = 0; i < suggest->count; i++) {
-        const struct weir__rule *rule = &suggest->suggestions[i].limit->rules[0];
-        if (suggest->suggestions[i].kind == DESK_KIND_WINDOW &&
-            choose_rate(rule->count, rule->period_us) <
-                WORTH_STRICT * choose_rate(desk_nice[pick.size], pick.row->period_us))
-            far = false;
-    }
-    if (!far && suggest->suspects.keys == 0)
-        return 0;
-    desk_row_put(&buffer, pick.row, pick.size);
-    int code = choose_add(suggest, DESK_KIND_WINDOW, text, false, err);
+    int code = choose_add_strict(search, pick, err);
     if (code)
         return code;
     struct desk_suggestion *it = &suggest->suggestions[suggest->count - 1];
-    it->chosen = *choose_outcome(pick);
-    it->roomy = choose_is_twice(search, pick);
-    it->exempt = it->strict = *ret_added = true;
+    it->heavy = *ret_added = true;
     it->first_or_none = !far;
     return 0;
 }
@@ -421,39 +458,39 @@ static int64_t choose_of_suspects(const struct desk_suggestion *it)
     return it->chosen.suspects_denied + it->outcome.suspects_denied;
 }
 
-/* Whether the strict one comes first: it meets the goal, and no other that does denies suspects
- * half as much without stopping a friend. */
-static bool choose_strict_first(const struct desk_suggest *suggest)
+/* Whether the one without heavy keys comes first: it meets the goal, and no other that does denies
+ * suspects half as much without stopping a friend. */
+static bool choose_heavy_first(const struct desk_suggest *suggest)
 {
-    int64_t strict = 0, others = 0;
+    int64_t heavy = 0, others = 0;
     for (size_t i = 0; i < suggest->count; i++) {
         const struct desk_suggestion *it = &suggest->suggestions[i];
-        int64_t *most = it->strict ? &strict : &others;
+        int64_t *most = it->heavy ? &heavy : &others;
         *most = it->meets && !it->stops_friend ? weir__max(*most, choose_of_suspects(it)) : *most;
     }
-    return WORTH_FIRST * (double)strict > (double)others;
+    return WORTH_FIRST * (double)heavy > (double)others;
 }
 
 /* What comes first: 0, 1, 2, 3. To protect something, meeting the goal is all that is asked for. */
 static int choose_class(const struct desk_suggest *suggest, const struct desk_suggestion *it)
 {
     int64_t most = 0, suspects = 0;
-    bool strict_first = choose_strict_first(suggest);
+    bool heavy_first = choose_heavy_first(suggest);
     for (size_t i = 0; i < suggest->count; i++) {
         const struct desk_suggestion *other = &suggest->suggestions[i];
-        if (!other->meets || other->strict)
+        if (!other->meets || other->heavy)
             continue;
         most = weir__max(most, other->outcome.stopped_denied);
         suspects = weir__max(suspects, choose_of_suspects(other));
     }
-    if (it->strict)
-        return strict_first ? 0 : 3;
+    if (it->heavy)
+        return heavy_first ? 0 : 3;
     if (!it->meets)
         return 2;
     bool useful = suggest->goal.protect > 0 ||
                   ((double)it->outcome.stopped_denied >= WORTH_FIRST * (double)most &&
                    (double)choose_of_suspects(it) >= WORTH_FIRST * (double)suspects);
-    return useful && !strict_first ? 0 : 1;
+    return useful && !heavy_first ? 0 : 1;
 }
 
 static bool choose_comes_first(const struct desk_suggest *suggest, const struct desk_suggestion *a,

@@ -247,7 +247,7 @@ static int suggest_offer_strict(struct desk_suggest *suggest, struct desk_search
     search->exempt = search->strict = true;
     int code = desk_search_run(search, err);
     if (code == 0)
-        code = desk_choose_strict(search, &added, err);
+        code = desk_choose_heavy(search, &added, err);
     if (code == 0 && added)
         code = suggest_look_closely(suggest, err);
     if (code == 0 && !added)

@@ -145,7 +145,8 @@ struct desk_suggestion {
     weir_limit *limit;
     bool total;                  /* one state for all keys together */
     bool exempt;                 /* keys to be spared are left out of it: it would deny them */
-    bool strict;                 /* the heavy keys are left out of it, and it suits all others */
+    bool strict;                 /* it suits all others than the keys that are left out */
+    bool heavy;                  /* strict, and these are the heavy ones, not those to be spared */
     bool first_or_none;          /* a strict one that others equal, unless they stop a friend */
     int64_t would_deny;          /* then: of their requests in the first part */
     bool roomy;                  /* half of it would not have denied more keys */
@@ -279,11 +280,11 @@ bool desk_search_keeps(const struct desk_search *search, const struct desk_outco
 int desk_choose(struct desk_search *search, struct desk_search *other, weir_error *err);
 /* Adds the strict window that leaves the heavy keys out, if it is far stricter than the one that
  * was chosen, or if there are suspects. *ret_added: it was added. */
-int desk_choose_strict(struct desk_search *search, bool *ret_added, weir_error *err);
+int desk_choose_heavy(struct desk_search *search, bool *ret_added, weir_error *err);
 /* Puts judged suggestions in order: first those that meet the goal and stop at least half of what
  * any of these stops, of all keys and of suspects. Then others that meet it, then those that miss
- * it. Of each, the gentlest first: the one that denies the fewest keys. The strict one is the last,
- * unless only it stops suspects without a friend. True: the order has changed. */
+ * it. Of each, the gentlest first: the one that denies the fewest keys. The one without heavy keys
+ * is the last, unless only it stops suspects without a friend. True: the order has changed. */
 bool desk_choose_order(struct desk_suggest *suggest);
 
 /* goal.c */

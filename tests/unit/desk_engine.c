@@ -376,11 +376,11 @@ static void test_order(void)
     CHECK(desk_choose_order(&suggest) && suggest.suggestions[0].exempt);
     suggest.suggestions[1].outcome.suspects_denied = 10; /* who stops suspects counts even more */
     CHECK(desk_choose_order(&suggest) && !suggest.suggestions[0].exempt);
-    suggest.suggestions[1].strict = true;
+    suggest.suggestions[1].heavy = true;
     suggest.suggestions[1].outcome.suspects_denied = 20; /* not twice as much: it stays the last */
     CHECK(!desk_choose_order(&suggest));
     suggest.suggestions[1].chosen.suspects_denied = 1;
-    CHECK(desk_choose_order(&suggest) && suggest.suggestions[0].strict);
+    CHECK(desk_choose_order(&suggest) && suggest.suggestions[0].heavy);
 }
 
 int main(int argc, char **argv)

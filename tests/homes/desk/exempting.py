@@ -153,7 +153,28 @@ def test_none(check):
         check.equal(len(suggest(check, odd, "--key", "user")[1]), offered, f"a user {name[:12]!r}: only plain words are pasted")
 
 
-TESTS = [test_offer, test_pasted, test_words, test_none]
+def test_spared(check):
+    """To spare an office does not hide the limit that others need: where the office would push the window far up, a strict one without it comes beside
+    it, and first, if it stops who comes later."""
+    rows = [*users(random.Random(checks.seed()), 120), *every(4, OFFICE)]
+    scraper = [Row((HOURS - 2) * 3600 + 2 * i, ATTACKER) for i in range(1800)]
+    for name, more, place in (("quiet.log", [], 2), ("scraped.log", scraper, 0)):
+        path = write(name, [*rows, *more])
+        told, strict = suggest(check, path, "--spare", OFFICE)
+        names = [it["name"] for it in told["suggestions"]]
+        if not check.equal(names.index("strict") if strict else -1, place, f"{name}: where the strict one is: {names}"):
+            continue
+        it, loose = strict[0], next(it for it in told["suggestions"] if it["name"] == "window")
+        check(window(loose) >= 3 * window(it), f"{name}: it is far stricter: {loose['limits']}, {it['limits']}")
+        check((it["left_out"], loose["left_out"], told["spared"]["left_out"]) == (True, False, True), f"{name}: only it leaves the office out")
+        check.contains(it["policy"], f'allow: [{{ip: ["{OFFICE}"]}}]', f"{name}: the exemption")
+        check("left_out_keys" not in it, f"{name}: nobody must decide about heavy keys")
+        check(it["meets_goal"], f"{name}: it meets the goal")
+        check.equal([key["key"] for key in it["judged"]["most_denied"]], [ATTACKER] if more else [], f"{name}: whom it denies")
+        check.equal(len(told["replay"]), 1, f"{name}: one replay has all")
+
+
+TESTS = [test_offer, test_pasted, test_words, test_none, test_spared]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
