@@ -114,6 +114,7 @@ static void json_put_heavy(struct weir__json *json, const struct desk_suggest *r
 static void json_put_hurt(struct weir__json *json, const struct desk_suggest *result,
                           const struct desk_suggestion *it)
 {
+    weir__json_put_bool(json, "denies_good", it->denies_good);
     weir__json_put_int(json, "hurt_keys", it->hurt_keys);
     weir__json_open(json, "hurts", '[');
     for (size_t k = 0; k < it->hurt_count; k++) {

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#define SAID 24 /* lines about the log, or about one suggestion */
+#define SAID 32 /* lines about the log, or about one suggestion */
 
 /* Lines and the room that their texts are in. */
 struct report_lines {

@@ -468,6 +468,11 @@ void suggest_put_meets(struct weir__buffer *out, const struct desk_suggest *resu
     weir__put_text(out, room.data);
     if (goal->keys >= 0 && desk_part_keys(&result->parts[1]) < FEW_KEYS)
         weir__put_text(out, "; so few keys say little about another day");
+    if (result->suggestions[i].denies_good)
+        weir__put_format(out,
+                         ". But %s of what it denies in the whole log is of keys that mostly get "
+                         "good answers in both halves: see whom it hurts",
+                         suggest_percent(result->suggestions[i].good_part).text);
     weir__buffer_free(&room);
 }
 

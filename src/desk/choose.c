@@ -466,7 +466,8 @@ static bool choose_heavy_first(const struct desk_suggest *suggest)
     for (size_t i = 0; i < suggest->count; i++) {
         const struct desk_suggestion *it = &suggest->suggestions[i];
         int64_t *most = it->heavy ? &heavy : &others;
-        *most = it->meets && !it->stops_friend ? weir__max(*most, choose_of_suspects(it)) : *most;
+        bool harmless = it->meets && !it->stops_friend && !it->hurts_people;
+        *most = harmless ? weir__max(*most, choose_of_suspects(it)) : *most;
     }
     return WORTH_FIRST * (double)heavy > (double)others;
 }
@@ -478,7 +479,7 @@ static int choose_class(const struct desk_suggest *suggest, const struct desk_su
     bool heavy_first = choose_heavy_first(suggest);
     for (size_t i = 0; i < suggest->count; i++) {
         const struct desk_suggestion *other = &suggest->suggestions[i];
-        if (!other->meets || other->heavy)
+        if (!other->meets || other->heavy || other->hurts_people)
             continue;
         most = weir__max(most, other->outcome.stopped_denied);
         suspects = weir__max(suspects, choose_of_suspects(other));
@@ -490,7 +491,7 @@ static int choose_class(const struct desk_suggest *suggest, const struct desk_su
     bool useful = suggest->goal.protect > 0 ||
                   ((double)it->outcome.stopped_denied >= WORTH_FIRST * (double)most &&
                    (double)choose_of_suspects(it) >= WORTH_FIRST * (double)suspects);
-    return useful && !heavy_first ? 0 : 1;
+    return useful && !heavy_first && !it->hurts_people ? 0 : 1;
 }
 
 static bool choose_comes_first(const struct desk_suggest *suggest, const struct desk_suggestion *a,

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define BOTH_PARTS 10 /* one request of ten, at least, is in the quieter one */
+
 const int desk_refusals[DESK_REFUSALS] = {401, 403, 429};
 const char *const desk_profile_carried[3] = {"status", "header.user-agent", "path"};
 
@@ -15,6 +17,13 @@ int64_t desk_profile_good(const struct desk_profile *profile)
     for (size_t i = 0; i < DESK_REFUSALS; i++)
         good -= profile->refused[i];
     return good;
+}
+
+bool desk_profile_is_good(const struct desk_profile *profile)
+{
+    int64_t few = weir__min(profile->early, profile->requests - profile->early);
+    return profile->answers > 0 && 2 * desk_profile_good(profile) >= profile->answers &&
+           BOTH_PARTS * few >= profile->requests;
 }
 
 static void profile_note_status(struct desk_profile *it, struct weir__span status)
@@ -70,6 +79,7 @@ void desk_profile_note(struct desk_profile *it, const struct desk_arrival *arriv
     if (memcmp(it->hash, arrival->hash, sizeof it->hash) != 0)
         return;
     it->requests++;
+    it->early += arrival->time_us < it->middle_us;
     if (desk_arrival_value(arrival, 0, &value))
         profile_note_status(it, value);
     if (desk_arrival_value(arrival, 1, &value))

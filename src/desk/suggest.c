@@ -308,11 +308,11 @@ static int suggest_run(struct desk_suggest *suggest, weir_error *err)
     if (suggest->count > 0)
         code = suggest_judge(suggest, err);
     if (code == 0)
+        code = desk_hurt_find(suggest, err);
+    if (code == 0)
         code = suggest_put_in_order(suggest, err);
     if (code == 0)
         desk_goal_conclude(suggest);
-    if (code == 0)
-        code = desk_hurt_find(suggest, err);
     return code;
 }
 

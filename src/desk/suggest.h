@@ -123,14 +123,18 @@ struct desk_profile {
     char path[DESK_HEAVY_TEXT]; /* if nearly all its requests have one path: that one */
     int64_t of_path;            /* at least so many requests have it */
     int64_t votes;              /* for the path, of requests that were seen */
+    int64_t middle_us, early;   /* when the second part begins; its requests before that */
 };
 
 /* Its answers that were none of desk_refusals. */
 int64_t desk_profile_good(const struct desk_profile *profile);
+/* Whether it asks in both parts, and most of its answers are good: it was there before, and served.
+ * Of a key that only comes in one part nobody knows what it is. */
+bool desk_profile_is_good(const struct desk_profile *profile);
 /* Counts an arrival of the whole log, if it is of this key. */
 void desk_profile_note(struct desk_profile *profile, const struct desk_arrival *arrival);
 
-#define DESK_HURT 3 /* of each suggestion */
+#define DESK_HURT 8 /* of each suggestion */
 
 /* A key that a suggestion denies though it is no suspect (hurt.c), in the whole log. */
 struct desk_hurt {
@@ -159,6 +163,10 @@ struct desk_suggestion {
     struct desk_hurt hurt[DESK_HURT];
     size_t hurt_count;
     int64_t hurt_keys; /* all that there are */
+    int64_t denied;    /* in the whole log */
+    double good_part;  /* of these requests, at least: those of good keys */
+    bool denies_good;  /* that is most of them */
+    bool hurts_people; /* and it is not one key that may be a program */
 };
 
 /* ---- heavy keys (heavy.c): a few that ask for far more than all others ---- */
@@ -282,8 +290,8 @@ int desk_choose(struct desk_search *search, struct desk_search *other, weir_erro
  * was chosen, or if there are suspects. *ret_added: it was added. */
 int desk_choose_heavy(struct desk_search *search, bool *ret_added, weir_error *err);
 /* Puts judged suggestions in order: first those that meet the goal and stop at least half of what
- * any of these stops, of all keys and of suspects. Then others that meet it, then those that miss
- * it. Of each, the gentlest first: the one that denies the fewest keys. The one without heavy keys
+ * any of these stops, of all keys and of suspects, unless they mostly deny good keys. Then others
+ * that meet it, then those that miss it. Of each, the gentlest first: the one that denies the fewest keys. The one without heavy keys
  * is the last, unless only it stops suspects without a friend. True: the order has changed. */
 bool desk_choose_order(struct desk_suggest *suggest);
 

@@ -383,6 +383,24 @@ static void test_order(void)
     CHECK(desk_choose_order(&suggest) && suggest.suggestions[0].heavy);
 }
 
+/* One that mostly denies good keys comes behind others that meet the goal, however little these
+ * stop; but before one that misses it. */
+static void test_order_of_good(void)
+{
+    struct desk_suggest suggest = {.count = 2};
+    suggest.suggestions[0] = (struct desk_suggestion){
+        .meets = true,
+        .hurts_people = true,
+        .outcome = {.others_keys_denied = 1, .stopped_denied = 100, .suspects_denied = 9}};
+    suggest.suggestions[1] = (struct desk_suggestion){
+        .kind = DESK_KIND_WINDOW, .outcome = {.others_keys_denied = 2, .stopped_denied = 1}};
+    CHECK(!desk_choose_order(&suggest));
+    suggest.suggestions[1].meets = true;
+    CHECK(desk_choose_order(&suggest) && !suggest.suggestions[0].hurts_people);
+    suggest.suggestions[1].hurts_people = false; /* as if it were one key with one agent */
+    CHECK(desk_choose_order(&suggest) && suggest.suggestions[0].outcome.stopped_denied == 100);
+}
+
 int main(int argc, char **argv)
 {
     state = test_seed(argc > 1 ? argv[1] : NULL);
@@ -395,5 +413,6 @@ int main(int argc, char **argv)
     test_suggest();
     test_numbers();
     test_order();
+    test_order_of_good();
     return test_report();
 }
