@@ -117,6 +117,8 @@ void suggest_put_spared(struct weir__buffer *buffer, const struct desk_suggest *
  * them. */
 void suggest_put_suspects(struct weir__buffer *buffer, const struct desk_suggest *result);
 void suggest_put_stops(struct weir__buffer *buffer, const struct desk_suggest *result, size_t i);
+/* What to do about suspects that no suggestion stops; nothing: one does. */
+void suggest_put_slow(struct weir__buffer *buffer, const struct suggest *suggest);
 /* Of the strict suggestion: that somebody must decide about the keys that it leaves out, and what
  * the log says about one of them. */
 void suggest_put_decide(struct weir__buffer *buffer, const struct desk_suggest *result);

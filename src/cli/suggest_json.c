@@ -186,6 +186,14 @@ static void json_put_spared(struct weir__json *json, const struct desk_suggest *
     weir__json_close(json, '}');
 }
 
+static void json_put_slow(struct weir__json *json, const struct suggest *suggest)
+{
+    struct weir__buffer slow = weir__buffer_growing();
+    suggest_put_slow(&slow, suggest);
+    weir__json_put_string(json, "suspects_hint", slow.len ? slow.data : NULL);
+    weir__buffer_free(&slow);
+}
+
 /* Commands that show the suggestions over time. */
 static void json_put_commands(struct weir__json *json, const struct suggest *suggest)
 {
@@ -221,6 +229,7 @@ void suggest_print_json(const struct suggest *suggest)
     json_put_part(&json, "judged_on", &result->parts[1]);
     json_put_spared(&json, result);
     weir__json_put_int(&json, "suspects", result->suspects.keys);
+    json_put_slow(&json, suggest);
     weir__json_open(&json, "suggestions", '[');
     for (size_t i = 0; i < result->count && result->judged; i++)
         json_put_suggestion(&json, suggest, i);

@@ -80,10 +80,13 @@ static void print_said(const char *label, const struct weir__buffer *text)
 static void print_about_keys(const struct suggest *suggest)
 {
     struct weir__buffer spared = weir__buffer_growing(), heavy = weir__buffer_growing();
-    struct weir__buffer suspects = weir__buffer_growing();
+    struct weir__buffer suspects = weir__buffer_growing(), slow = weir__buffer_growing();
     suggest_put_suspects(&suspects, suggest->result);
     print_said("suspects", &suspects);
     weir__buffer_free(&suspects);
+    suggest_put_slow(&slow, suggest);
+    print_said("hint", &slow);
+    weir__buffer_free(&slow);
     suggest_put_spared(&spared, suggest->result);
     print_said("to spare", &spared);
     suggest_put_heavy(&heavy, suggest);

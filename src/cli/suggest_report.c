@@ -53,6 +53,10 @@ static void report_say_log(const struct suggest *suggest, struct report_lines *l
         suggest_put_spared(report_line(lines, "to spare", false), result);
     if (result->suspects.keys > 0)
         suggest_put_suspects(report_line(lines, "suspects", false), result);
+    struct weir__buffer *slow = report_line(lines, "hint", false);
+    suggest_put_slow(slow, suggest);
+    if (slow->len == 0)
+        report_unsay(lines);
     if (!suggest_put_heavy(report_line(lines, "note", false), suggest))
         report_unsay(lines);
     if (result->count > 1)

@@ -10,6 +10,8 @@
 #define FEW_KEYS 10    /* fewer say little */
 #define THIN 0.8       /* of what the goal permits: more leaves little room */
 #define SECOND_US INT64_C(1000000)
+#define MANY 10       /* suspects: fewer can be named */
+#define SLOW 2        /* suspects are not stopped by a limit that lets more than half through */
 #define HEAVY 0.5     /* of all requests: a key that should be known by name */
 #define ONE_PATH 0.95 /* of the requests of a key: nearly all */
 /* Of a path of the log, to be copied into a shell. */
@@ -106,6 +108,25 @@ void suggest_put_suspects(struct weir__buffer *out, const struct desk_suggest *r
                      say_s(keys), requests);
     say_span(out, from_us, to_us);
     weir__put_format(out, "). The goal does not protect %s.", keys == 1 ? "it" : "them");
+}
+
+void suggest_put_slow(struct weir__buffer *out, const struct suggest *suggest)
+{
+    const struct desk_suggest *result = suggest->result;
+    int64_t keys = result->suspects.keys, most = 0;
+    int64_t requests = result->parts[0].suspect_requests + result->parts[1].suspect_requests;
+    for (size_t i = 0; i < result->count; i++) {
+        const struct desk_suggestion *it = &result->suggestions[i];
+        if (it->meets)
+            most = weir__max(most, it->chosen.suspects_denied + it->outcome.suspects_denied);
+    }
+    if (!result->judged || result->goal.protect > 0 || keys < MANY || SLOW * most >= requests)
+        return;
+    weir__put_format(out,
+                     "No limit for each %s stops the suspects: each asks only about %" PRId64
+                     " times. Limit each account, or all together (--key \"'all'\"): see "
+                     "docs/LOGIN.md.",
+                     suggest->key_text, requests / keys);
 }
 
 void suggest_put_stops(struct weir__buffer *out, const struct desk_suggest *result, size_t i)

@@ -207,7 +207,21 @@ def test_requests(check):
     check(re.search(r"goal +met: besides the\s+suspects [0-9.]+% of the requests denied,\s+and the\s+goal permits 3%", out), f"the goal: {out}")
 
 
-TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_requests]
+def test_slow(check):
+    """No limit for each address stops guesses that are slow enough: this is said, and what to do."""
+    draw, page = random.Random(checks.seed()), FOLDER / "slow.html"
+    slow = [Row(draw.uniform(13, 19) * 3600, f"203.0.113.{i + 1}", 401) for i in range(ATTACKERS) for _ in range(6)]
+    path = FOLDER / "slow.log"
+    path.write_text("".join(line(row) for row in sorted([*clients(draw), *office(draw), *slow])))
+    words = "No limit for each ip stops the suspects: each asks only about 6 times. Limit each account, or all together (--key \"'all'\"): see docs/LOGIN.md."
+    for log, said in ((path, words), (shop("fast.log", [21.1]), None)):
+        told = suggest(check, log, *LOGIN, "--report", page)
+        check.equal(told["suspects_hint"], said, f"{log.name}: for machines")
+        out = " ".join(weir("suggest", log, *LOGIN).stdout.split())
+        check.equal((words in out, words in html.unescape(page.read_text())), (bool(said), bool(said)), f"{log.name}: terminal, page")
+
+
+TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_requests, test_slow]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
