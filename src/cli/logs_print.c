@@ -65,7 +65,7 @@ static void logs_print_counts(FILE *to, const struct desk_facts *facts)
  * known. */
 static void logs_print_names(const struct desk_facts *facts)
 {
-    const char *where = facts->unseen_where;
+    const char *where = facts->unseen_where, *key = facts->unseen_key;
     bool keyless = facts->arrivals == 0 && facts->keyless > 0;
     size_t len = where ? strcspn(where, "!=") : 0;
     if (!where && !keyless)
@@ -73,6 +73,8 @@ static void logs_print_names(const struct desk_facts *facts)
     if (where)
         printf("    no line has %s, so %s line matches --where %s\n", cli_show(where, len).text,
                where[len] == '!' ? "every" : "no", cli_show_text(where).text);
+    else if (key)
+        printf("    no line has %s\n", cli_show_text(key).text);
     if (facts->names[0]) {
         fputs("    the first line has the fields ", stdout);
         cli_print_masked(facts->names, strlen(facts->names));
@@ -82,6 +84,9 @@ static void logs_print_names(const struct desk_facts *facts)
         printf("    --field %s=NAME says which one it is\n", cli_show(where, len).text);
     else if (where)
         puts("    --where can name one that lines have");
+    else if (key)
+        printf("    --field %s=NAME says which one it is, --key another key\n",
+               cli_show_text(key).text);
     else if (facts->names[0])
         puts("    --field ip=NAME says which one is the address, --key which one is the key");
 }

@@ -142,6 +142,7 @@ struct desk_facts {
     const char
         *unseen_field; /* of options->fields: no line has what it names; NULL: all are there */
     const char *unseen_where; /* likewise of options->where; but NAME!=* needs nothing */
+    const char *unseen_key;   /* a field that options->key names */
     uint64_t unseen_carried;  /* a bit for each of options->carried that no line has */
     const char *const *where; /* options->where */
     size_t where_count;

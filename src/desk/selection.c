@@ -367,7 +367,7 @@ void desk_selection_unseen(const struct desk_selection *selection,
                            const struct desk_options *options, uint64_t seen,
                            struct desk_facts *ret)
 {
-    ret->unseen_field = ret->unseen_where = NULL;
+    ret->unseen_field = ret->unseen_where = ret->unseen_key = NULL;
     ret->unseen_carried = 0;
     for (size_t i = options->field_count; i-- > 0;) {
         if (!(seen >> selection->wanted.moved[i].slot & 1)) /* no other name leads there */
@@ -376,6 +376,11 @@ void desk_selection_unseen(const struct desk_selection *selection,
     for (size_t i = 0; i < selection->carried_count; i++) {
         if (!selection_has(seen, selection->sources[selection->carried[i]].slot))
             ret->unseen_carried |= UINT64_C(1) << i;
+    }
+    for (size_t i = selection->part_count; i-- > 0;) {
+        int attribute = selection->parts[i].part.attribute;
+        if (attribute >= 0 && !selection_has(seen, selection->sources[attribute].slot))
+            ret->unseen_key = selection->attributes.items[attribute].name;
     }
     for (size_t i = options->where_count; i-- > 0;) {
         const struct desk_source_of *source = &selection->sources[selection->items[i].attribute];

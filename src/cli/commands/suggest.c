@@ -76,6 +76,20 @@ static void suggest_check_order(const struct suggest *suggest)
              "servers one by one, or use --disorder.");
 }
 
+/* There are lines, but none has a key. */
+static void suggest_check_key(const struct suggest *suggest)
+{
+    const struct desk_facts *facts = &suggest->facts;
+    struct desk_suggest *result = suggest->result;
+    if (facts->arrivals > 0 || facts->keyless == 0)
+        return;
+    snprintf(result->reason, sizeof result->reason, "No line has a value for the key%s%s.",
+             facts->unseen_key ? " " : "",
+             facts->unseen_key ? cli_show_text(facts->unseen_key).text : "");
+    snprintf(result->advice, sizeof result->advice,
+             "Say which field it is, as described above, or choose another --key.");
+}
+
 /* The filter without conditions on the status. True: there are such conditions. */
 static bool suggest_put_every_status(struct suggest *suggest)
 {
@@ -142,6 +156,7 @@ static int suggest_run(struct suggest *suggest)
         return code;
     suggest_check_same(suggest);
     suggest_check_order(suggest);
+    suggest_check_key(suggest);
     if (suggest->json)
         suggest_print_json(suggest);
     else

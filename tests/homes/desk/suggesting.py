@@ -317,6 +317,12 @@ def test_unknown_names(check):
         check.contains(out, "--field ip=NAME says which one is the address, --key which one is the key", f"{words[0]}: what to do")
         seen = json.loads(weir(*words, "--field", "ip=peer", "--json").out)
         check.equal((seen["requests"], seen["keys"]), (300, 9), f"{words[0]}: and that works")
+        out = weir(*words, "--key", "header.x-peer").out
+        check.contains(out, "no line has header.x-peer\n    the first line has", f"{words[0]}: a key that no line has")
+        check.contains(out, "--field header.x-peer=NAME says which one it is, --key another key", f"{words[0]}: what to do then")
+        seen = json.loads(weir(*words, "--key", "header.x-peer", "--field", "header.x-peer=peer", "--json").out)
+        check.equal((seen["requests"], seen["keys"]), (300, 9), f"{words[0]}: and that works, too")
+    check.equal(suggest(check, log, "no key", "--key", "header.x-peer", code=1)["reason"], "No line has a value for the key header.x-peer.", "suggest: the reason")
     log.write_text(log.read_text() + json.dumps({"ts": T + 301, "ip": "192.0.2.1"}) + "\n")
     check("has the fields" not in weir("replay", "token-bucket 1/s", log).out, "some lines have the key: nothing to guess")
 
