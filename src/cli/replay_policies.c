@@ -28,6 +28,8 @@ struct replay_policies {
     size_t part_count;                  /* limits, then what denies without one */
     size_t limit_parts;                 /* those of limits */
     int64_t applied[DESK_PARTS_MAX];    /* requests that each limit decided */
+    int64_t missing[DESK_PARTS_MAX];    /* that its policy denied: they have no key */
+    int64_t shadowed[DESK_PARTS_MAX];   /* that each limit in shadow would have denied */
     const struct desk_arrival *arrival; /* the one that is planned */
     struct weir__plan plan;
 };
@@ -88,6 +90,17 @@ static void policies_name_parts(struct replay_policies *policies)
         policies_name_part(policies, named + i, unlimited_names[i], NULL);
 }
 
+static bool policies_have_shadow(const struct weir__policies *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        for (size_t j = 0; j < set->policies[i].entry_count; j++) {
+            if (set->policies[i].entries[j].shadow)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* The attributes by their names, each once. */
 static void policies_carry(struct replay_policies *policies)
 {
@@ -129,6 +142,8 @@ int replay_policies_open(struct replay *replay)
                                            .text = replay->policies_path,
                                            .parts = (const char *const *)policies->parts,
                                            .part_count = policies->part_count};
+    if (policies_have_shadow(policies->set))
+        replay->shown[0].shadowed = policies->shadowed;
     char url[64];
     struct weir__buffer buffer = weir__buffer_over(url, sizeof url);
     weir__put_format(&buffer, "memory:%" PRId64 "?large=40%%", replay->logs.memory / 2);
@@ -182,20 +197,44 @@ static uint8_t policies_part(const struct replay_policies *policies)
     return 0;
 }
 
-static void policies_count(struct replay_policies *policies)
+/* What was decided. True: a limit in shadow would have denied it. */
+static bool policies_count(struct replay_policies *policies)
 {
     const struct weir__plan *plan = &policies->plan;
+    bool would = false;
     for (size_t i = 0; i < plan->enforced_count; i++)
         policies->applied[weir__min(plan->enforced[i].entry->index, ENTRIES_NAMED)]++;
-    for (size_t i = 0; i < plan->shadow_count; i++)
-        policies->applied[weir__min(plan->shadow[i].entry->index, ENTRIES_NAMED)]++;
+    for (size_t i = 0; i < plan->shadow_count; i++) {
+        size_t part = weir__min(plan->shadow[i].entry->index, ENTRIES_NAMED);
+        bool denied = !plan->shadow[i].decision.allowed;
+        policies->applied[part]++;
+        policies->shadowed[part] += denied;
+        would |= denied;
+    }
+    return would;
+}
+
+/* A request without a key: by which of its limits is not told apart. */
+static void policies_count_missing(struct replay_policies *policies)
+{
+    const struct weir__policy *by = policies->plan.by;
+    for (size_t i = 0; by && i < by->entry_count; i++) {
+        const struct weir__entry *entry = &by->entries[i];
+        if (entry->missing == WEIR__MISSING_DENY && !entry->shadow)
+            policies->missing[weir__min(entry->index, ENTRIES_NAMED)]++;
+    }
 }
 
 void replay_policies_tell_idle(const struct replay *replay)
 {
     const struct replay_policies *policies = replay->policies;
     for (size_t i = 0; policies && i < policies->limit_parts; i++) {
-        if (policies->applied[i] == 0)
+        if (policies->applied[i] == 0 && policies->missing[i] > 0)
+            cli_fail(replay->call, CLI_OK,
+                     "%s applied to no request: its policy denied %" PRId64
+                     ", because they have no value for the key (missing: deny)",
+                     cli_show_text(policies->parts[i]).text, policies->missing[i]);
+        else if (policies->applied[i] == 0)
             cli_fail(replay->call, CLI_OK,
                      "%s applied to no request: no line matches its policy, or the log has no "
                      "value for its key",
@@ -268,6 +307,8 @@ int replay_policies_take(struct replay *replay, const struct desk_arrival *arriv
     case WEIR__VERDICT_ALLOW:
         return 0;
     case WEIR__VERDICT_DENY:
+        if (!plan->listed)
+            policies_count_missing(policies);
         policies_deny(policies, plan->listed ? DENY_LISTS : MISSING_DENY, ret);
         return 0;
     case WEIR__VERDICT_LIMITS:
@@ -276,12 +317,13 @@ int replay_policies_take(struct replay *replay, const struct desk_arrival *arriv
     case WEIR__VERDICT_UNREADABLE:
         assert(!"a verdict of logs only");
     }
-    policies_count(policies);
     replay->clock.now_us = arrival->time_us;
     plan->wait_us = replay->wait_us;
     code = weir__plan_decide(replay->store, plan, WEIR__TAKE, NULL, ret);
     if (code)
         return weir__fail(err, code, 0, "line %" PRId64 ": %s", arrival->line, weir_strerror(code));
+    bool would = policies_count(policies);
+    replay->shown[0].shadow_denied += would && ret->allowed;
     if (!ret->allowed)
         ret->binding = policies_part(policies);
     return 0;

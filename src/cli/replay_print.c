@@ -187,6 +187,18 @@ static void print_heaviest(const struct desk_report *report)
 
 /* ---- one candidate ---- */
 
+static void print_shadowed_by(const struct desk_shown *shown)
+{
+    if (shown->shadow_denied == 0)
+        return;
+    printf("  would be denied by (shadow)\n");
+    for (size_t i = 0; i < shown->part_count; i++) {
+        if (shown->shadowed[i] > 0)
+            printf("    %13" PRId64 "  %s\n", shown->shadowed[i],
+                   cli_show_text(shown->parts[i]).text);
+    }
+}
+
 static void print_denied_by(const struct desk_shown *shown, const struct desk_tally *tally)
 {
     size_t parts = shown->limit ? shown->limit->count : shown->part_count;
@@ -212,6 +224,10 @@ static void print_totals(const struct desk_report *report, size_t i)
            print_percent(tally->allowed, all).text);
     printf("  denied         %s%10" PRId64 "%s  %s\n", tally->denied ? style.bad : "",
            tally->denied, tally->denied ? style.off : "", print_percent(tally->denied, all).text);
+    if (report->shown[i].shadowed)
+        printf("  in shadow      %10" PRId64 "  %s  more would be denied by limits in shadow\n",
+               report->shown[i].shadow_denied,
+               print_percent(report->shown[i].shadow_denied, all).text);
     if (tally->denied > 0) {
         bool about;
         int64_t keys = desk_engine_distinct(engine, &about);
@@ -243,6 +259,7 @@ static void print_totals(const struct desk_report *report, size_t i)
         printf("  memory         %10s  for %" PRId64 " states at once, about\n",
                print_size(tally->memory).text, tally->states_peak);
     print_denied_by(&report->shown[i], tally);
+    print_shadowed_by(&report->shown[i]);
 }
 
 static void print_classes(const struct weir__classes *classes)
@@ -312,13 +329,17 @@ static void print_each(const struct desk_report *report)
 
 /* ---- all of it ---- */
 
-static void print_requests(const struct desk_engine *engine)
+static void print_requests(const struct desk_report *report, bool policies)
 {
+    const struct desk_engine *engine = report->engine;
     bool about;
     int64_t keys = desk_engine_distinct(engine, &about);
     int64_t span = engine->requests > 0 ? engine->last_us - engine->first_us : 0;
-    printf("  requests       %10" PRId64 "  of %s%" PRId64 " key%s over %s\n", engine->requests,
-           about ? "about " : "", keys, keys == 1 ? "" : "s", cli_about(span).text);
+    printf("  requests       %10" PRId64 "  of %s%" PRId64 " key%s", engine->requests,
+           about ? "about " : "", keys, keys == 1 ? "" : "s");
+    if (policies)
+        printf(" (%s; policies have their own)", cli_show_text(report->key).text);
+    printf(" over %s\n", cli_about(span).text);
     if (engine->spared_requests > 0)
         printf("  spared         %10" PRId64 "  of %" PRId64 " key%s, left out of %s\n",
                engine->spared_requests, engine->spared_keys, engine->spared_keys == 1 ? "" : "s",
@@ -337,7 +358,7 @@ void replay_print(const struct replay *replay, const struct desk_report *report)
         cli_logs_print(report->facts);
     if (!report->several)
         printf("%s%s%s\n", style.bold, report->shown[0].text, style.off);
-    print_requests(engine);
+    print_requests(report, replay->policies != NULL);
     if (!replay->is_trace && engine->requests == 0 && report->facts->lines > 0)
         return; /* why is said above */
     if (report->several && engine->requests > 0) {

@@ -22,6 +22,8 @@ struct desk_shown {
     const char *text;         /* its limits, or the file of policies */
     const char *const *parts; /* of policies: names of what can deny */
     size_t part_count;
+    const int64_t *shadowed; /* of policies: what each part would deny in shadow; NULL: none is */
+    int64_t shadow_denied;   /* requests that went ahead and one of these would have denied */
     const struct desk_said *said; /* what else is known about it; may be NULL */
     size_t said_count;
 };

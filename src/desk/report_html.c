@@ -484,6 +484,24 @@ static void html_put_binding(struct weir__buffer *out, const struct desk_shown *
     weir__put_text(out, "</table></div>\n");
 }
 
+static void html_put_shadow(struct weir__buffer *out, const struct desk_shown *shown)
+{
+    if (!shown->shadowed || shown->shadow_denied == 0)
+        return;
+    weir__put_text(out, "<h3>What would deny, in shadow</h3><div class=\"wide\"><table><tr>"
+                        "<th>limit</th><th>would be denied</th></tr>\n");
+    for (size_t i = 0; i < shown->part_count; i++) {
+        if (shown->shadowed[i] == 0)
+            continue;
+        weir__put_text(out, "<tr><td class=\"key\">");
+        html_put_text(out, shown->parts[i]);
+        weir__put_text(out, "</td>");
+        html_put_cell(out, shown->shadowed[i]);
+        weir__put_text(out, "</tr>\n");
+    }
+    weir__put_text(out, "</table></div>\n");
+}
+
 static void html_put_candidate(struct weir__buffer *out, const struct desk_report *report, size_t i)
 {
     const struct desk_engine *engine = report->engine;
@@ -501,6 +519,9 @@ static void html_put_candidate(struct weir__buffer *out, const struct desk_repor
     weir__put_text(out, "<div class=\"facts\">");
     html_put_fact(out, "allowed", tally->allowed, false);
     html_put_fact(out, "denied", tally->denied, false);
+    if (report->shown[i].shadowed)
+        html_put_fact(out, "more would be denied, by limits in shadow",
+                      report->shown[i].shadow_denied, false);
     html_put_fact(out, "delayed", tally->delayed, false);
     html_put_fact(out, "keys denied", tally->keys_denied, false);
     html_put_part(out, "of the keys", tally->keys_denied, desk_engine_distinct(engine, &about));
@@ -521,6 +542,7 @@ static void html_put_candidate(struct weir__buffer *out, const struct desk_repor
                       false);
     weir__put_text(out, "</div>\n");
     html_put_binding(out, &report->shown[i], tally);
+    html_put_shadow(out, &report->shown[i]);
     html_put_worst(out, engine, i, false);
     html_put_worst(out, engine, i, true);
     weir__put_text(out, "</section>\n");

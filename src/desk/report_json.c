@@ -89,6 +89,23 @@ static void json_put_denied_by(struct weir__json *json, const struct desk_shown 
     weir__json_close(json, ']');
 }
 
+static void json_put_shadow(struct weir__json *json, const struct desk_shown *shown)
+{
+    if (!shown->shadowed)
+        return;
+    weir__json_put_int(json, "shadow_denied", shown->shadow_denied);
+    weir__json_open(json, "shadow_denied_by", '[');
+    for (size_t i = 0; i < shown->part_count; i++) {
+        if (shown->shadowed[i] == 0)
+            continue;
+        weir__json_open(json, NULL, '{');
+        weir__json_put_string(json, "limit", shown->parts[i]);
+        weir__json_put_int(json, "denied", shown->shadowed[i]);
+        weir__json_close(json, '}');
+    }
+    weir__json_close(json, ']');
+}
+
 static void json_put_delays(struct weir__json *json, const struct desk_tally *tally)
 {
     weir__json_put_seconds(json, "longest_delay", tally->longest_delay_us);
@@ -124,6 +141,7 @@ static void json_put_candidate(struct weir__json *json, const struct desk_report
         weir__json_put_int(json, "memory", tally->memory);
     }
     json_put_denied_by(json, &report->shown[i], tally);
+    json_put_shadow(json, &report->shown[i]);
     desk_report_put_most(json, engine, i);
     json_put_timeline(json, engine, i);
 }

@@ -390,10 +390,38 @@ def test_policies(check):
         odd = [(T + i, "192.0.2.1", target, 1) for i, target in enumerate(("/login", "/login%09", "/login%00", "/mine", "/login"))]
         by = {row["limit"]: row["denied"] for row in json.loads(weir("--policies", path, "--json", text=combined(odd)).out)["denied_by"]}
         check.equal(by, {"a": 0, "b": 0, "deny lists": 0, "missing: deny": 1, "refused with 400": 2}, "policies: what denies without a limit is told apart")
+        missing = weir("--policies", path, text=combined(odd)).err
+        check.contains(missing, "b applied to no request: its policy denied 1, because they have no value for the key (missing: deny)", "policies: why one never applies")
         path.write_text("version: 1\npolicies: 5\n", encoding="utf-8")
         check.equal(weir("--policies", path, text=combined(some)).code, 2, "policies: a bad file")
         check.equal(weir("--policies", path.parent / "none", text=combined(some)).code, 3, "policies: no file")
 
 
+def test_shadow(check):
+    """What limits in shadow would have denied is told apart, and counts as if they were enforced; for people, machines and on the page."""
+    some = list(rows(random.Random(checks.seed() + 4), 800))
+    policy = "version: 1\npolicies:\n  - {name: one, key: ip, limit: fixed-window 3/m%s}\n  - {name: two, match: {path: /login}, key: ip, limit: fixed-window 1/m%s}\n"
+    with tempfile.TemporaryDirectory(prefix="weir-desk-") as name:
+        path, page = pathlib.Path(name) / "policies.yaml", pathlib.Path(name) / "page.html"
+
+        def replay(first, second):
+            path.write_text(policy % (first, second), encoding="utf-8")
+            return json.loads(weir("--policies", path, "--json", text=combined(some)).out)
+
+        check("shadow_denied" not in replay("", ""), "shadow: nothing is in shadow")
+        alone = replay("", ", shadow: true")
+        watched = replay(", shadow: true", ", shadow: true")
+        told = {row["limit"]: row["denied"] for row in watched["shadow_denied_by"]}
+        check.equal((watched["denied"], watched["allowed"]), (0, 800), "shadow: nothing is denied")
+        check.equal(told["one"], alone["denied"], "shadow: as much as if it were enforced")
+        check(max(told.values()) <= watched["shadow_denied"] <= sum(told.values()), f"shadow: requests that one of them would deny: {watched['shadow_denied']} of {told}")
+        check.equal(alone["denied"] + alone["shadow_denied"], watched["shadow_denied"], "shadow: not those that are denied anyway")
+        out = weir("--policies", path, "--report", page, text=combined(some)).out
+        check.contains(out, f"  in shadow      {watched['shadow_denied']:10}  ", "shadow: for people")
+        check.contains(out, f"  would be denied by (shadow)\n    {told['one']:13}  one\n    {told['two']:13}  two\n", "shadow: by which limits")
+        check.contains(out, "(ip; policies have their own)", "policies: whose keys are counted")
+        check.contains(page.read_text(), "What would deny, in shadow", "shadow: the page")
+
+
 if __name__ == "__main__":
-    sys.exit(checks.run([test_formats, test_kinds, test_reports, test_hostile, test_damage, test_arguments, test_memory, test_times, test_follow, test_gaps, test_policies], sys.argv[1:]))
+    sys.exit(checks.run([test_formats, test_kinds, test_reports, test_hostile, test_damage, test_arguments, test_memory, test_times, test_follow, test_gaps, test_policies, test_shadow], sys.argv[1:]))
