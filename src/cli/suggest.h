@@ -10,6 +10,7 @@
 #define SUGGEST_COPY_MOST (INT64_C(4) << 30) /* bytes of standard input that are kept */
 #define SUGGEST_PARTS 8                      /* of a key */
 #define SUGGEST_NOTES 8
+#define SUGGEST_JOINED 16
 
 struct suggest {
     const struct cli_call *call;
@@ -20,6 +21,8 @@ struct suggest {
     struct cli_list every_status; /* --where without what it says of the status */
     struct cli_list wide;         /* --where, with all spellings of a path that texts limit */
     struct weir__buffer wide_path;
+    struct weir__buffer joined[SUGGEST_JOINED]; /* conditions that were several */
+    size_t joined_count;
     bool json;
     struct desk_goal goal;
     /* reading */
@@ -49,6 +52,8 @@ int suggest_input_read(void *context, struct desk_pass *pass, weir_error *err);
 /* ---- suggest_goal.c ---- */
 
 int suggest_goal_read(struct suggest *suggest);
+/* Joins conditions of --where that leave out values of one field: a!=1 and a!=2 is a!=1|2. */
+void suggest_where_join(struct suggest *suggest);
 /* Splits the key. Before the log was read, the key may be unknown. */
 int suggest_key_read(struct suggest *suggest);
 

@@ -33,6 +33,50 @@ static int goal_read_percent(const struct suggest *suggest, const char *name, co
     return CLI_OK;
 }
 
+/* ---- conditions ---- */
+
+/* Where the values begin of a condition NAME!=VALUES; NULL: it is another one. */
+static const char *where_left_out(const char *where)
+{
+    const char *equals = strchr(where, '=');
+    return equals && equals > where + 1 && equals[-1] == '!' ? equals + 1 : NULL;
+}
+
+/* Both conditions in one, which takes the place of the first; whatever has no value has none of
+ * these, either. False: they are about different fields. */
+static bool where_join(struct suggest *suggest, const char **first, const char *second)
+{
+    const char *a = where_left_out(*first), *b = where_left_out(second);
+    if (!a || !b || a - *first != b - second || strncmp(*first, second, (size_t)(a - *first)) != 0)
+        return false;
+    if (!strcmp(b, "*"))
+        *first = second;
+    if (!strcmp(a, "*") || !strcmp(b, "*"))
+        return true;
+    if (suggest->joined_count == SUGGEST_JOINED)
+        return false;
+    struct weir__buffer *out = &suggest->joined[suggest->joined_count++];
+    *out = weir__buffer_growing();
+    weir__put_format(out, "%s|%s", *first, b);
+    *first = out->data;
+    return true;
+}
+
+void suggest_where_join(struct suggest *suggest)
+{
+    struct cli_list *where = &suggest->logs.where;
+    size_t kept = 0;
+    for (size_t i = 0; i < where->count; i++) {
+        size_t to = 0;
+        while (to < kept && !where_join(suggest, &where->texts[to], where->texts[i]))
+            to++;
+        if (to == kept)
+            where->texts[kept++] = where->texts[i];
+    }
+    where->count = kept;
+    suggest->logs.options.where_count = kept;
+}
+
 /* "500/s", "30k/m": read as a limit is. */
 static int goal_read_rate(struct suggest *suggest)
 {

@@ -251,6 +251,28 @@ static void policy_refuse(struct suggest_paste *paste, const char *text, struct 
                       "for some requests";
 }
 
+/* The field of a condition, as a policy compares it. */
+static struct weir__span policy_field(const char *where)
+{
+    const char *equals = strchr(where, '=');
+    assert(equals && equals > where); /* the reader took it */
+    if (suggest_path_values(where))
+        return weir__span_of("lower(path)");
+    return (struct weir__span){where, (size_t)(equals - where) - (equals[-1] == '!')};
+}
+
+/* Whether an earlier condition is about the same field: a policy has one for each. */
+static bool policy_has_both(const struct suggest *suggest, size_t i)
+{
+    struct weir__span name = policy_field(suggest->logs.where.texts[i]);
+    for (size_t j = 0; j < i; j++) {
+        struct weir__span other = policy_field(suggest->logs.where.texts[j]);
+        if (name.len == other.len && !memcmp(name.data, other.data, name.len))
+            return true;
+    }
+    return false;
+}
+
 /* Conditions of --where. False: one of them cannot be written, and without it the limit would be
  * for other requests. */
 static bool policy_put_match(const struct suggest *suggest, struct suggest_paste *paste)
@@ -258,17 +280,21 @@ static bool policy_put_match(const struct suggest *suggest, struct suggest_paste
     struct weir__buffer *out = &paste->policy;
     for (size_t i = 0; i < suggest->logs.where.count; i++) {
         const char *text = suggest->logs.where.texts[i], *equals = strchr(text, '=');
-        assert(equals && equals > text); /* the reader took it */
-        bool negated = equals[-1] == '!';
-        struct weir__span name = {text, (size_t)(equals - text) - negated};
         const char *paths = suggest_path_values(text);
+        struct weir__span name = policy_field(text);
+        bool negated = equals[-1] == '!';
         if (!policy_knows(name)) {
             policy_refuse(paste, text, name);
             return false;
         }
+        if (policy_has_both(suggest, i)) {
+            weir__fail(&paste->no_policy, WEIR_EINVAL, 0,
+                       "a policy has one condition for each field, and --where has several for "
+                       "%s: write what all of them say as one",
+                       cli_show(name.data, name.len).text);
+            return false;
+        }
         weir__put_text(out, i ? ", " : ", match: {");
-        if (paths)
-            name = weir__span_of("lower(path)");
         yaml_put(out, name.data, name.len);
         weir__put_text(out, negated ? ": {" : ": ");
         if (negated && !strcmp(equals + 1, "*")) {

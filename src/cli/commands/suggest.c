@@ -192,6 +192,7 @@ static int cmd_suggest(const struct cli_call *call)
     int code = CLI_PARSE(call, options, operands);
     if (code == CLI_OK)
         code = cli_logs_read(call, &suggest->logs);
+    suggest_where_join(suggest);
     if (code == CLI_OK)
         code = suggest_goal_read(suggest);
     if (code == CLI_OK)
@@ -202,6 +203,8 @@ static int cmd_suggest(const struct cli_call *call)
         code = suggest_run(suggest);
     desk_suggest_free(suggest->result);
     weir__buffer_free(&suggest->wide_path);
+    for (size_t i = 0; i < suggest->joined_count; i++)
+        weir__buffer_free(&suggest->joined[i]);
     suggest_input_close(suggest);
     free(suggest);
     free(paths);

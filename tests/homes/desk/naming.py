@@ -187,7 +187,27 @@ def test_nginx(check):
     check.equal(json.loads(weir("suggest", "--json", "--key", "ip/24/48", wide).out)["suggestions"][0]["nginx"], None, "ip/24/48: no variable has 48 bits of IPv6")
 
 
-TESTS = [test_lists, test_twice, test_growing, test_headers, test_both, test_nothing, test_nginx]
+def test_joined(check):
+    """Values that --where leaves out of one field, in several conditions, are one condition of the policy, of nginx, and of the replay."""
+    path = write("joined.log", [*visits(), *(line(i, "192.0.2.77", 200, "PUT") for i in range(60))])
+    for words, policy, nginx in (
+            (["ip!=192.0.2.1", "method=GET", "ip!=192.0.2.2|192.0.2.3"], 'ip: {not: ["192.0.2.1", "192.0.2.2", "192.0.2.3"]}', ""),
+            (["method!=PUT", "method!=POST"], 'method: {not: ["PUT", "POST"]}', '{ default ""; PUT 1; POST 1; }'),
+            (["user!=ann", "user!=*"], "user: {absent: true}", ""),
+            (["status!=403", "status!=429"], None, "on=!403,!429")):
+        where = [word for it in words for word in ("--where", it)]
+        told = json.loads(weir("suggest", "--json", "--deny-keys", "100%", *where, path).out)
+        check.equal(told["requests"], requests(check, path, *where), f"{words}: the same requests")
+        it = told["suggestions"][0]
+        if policy:
+            check.contains(it["policy"] or "", policy, f"{words}: the policy")
+        check.contains(it["nginx"] or "", nginx, f"{words}: nginx")
+    for words in (["ip=192.0.2.0/24", "ip!=192.0.2.1"], ["path=/log*", "path=*in"], ["path=/login", "lower(path)!=/x"]):
+        it = json.loads(weir("suggest", "--json", *(word for it in words for word in ("--where", it)), path).out)["suggestions"][0]
+        check.equal((it["policy"], "write what all of them say as one" in it["notes"][0]), (None, True), f"{words}: what to do instead: {it['notes']}")
+
+
+TESTS = [test_joined, test_lists, test_twice, test_growing, test_headers, test_both, test_nothing, test_nginx]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
