@@ -73,7 +73,8 @@ void suggest_paste_free(struct suggest_paste *paste);
 /* What the texts have in common. */
 bool suggest_begins(struct weir__span span, const char *text);
 struct weir__buffer *suggest_note(struct suggest_paste *paste);
-/* What the requests of --where are called, and the name of a suggestion. */
+/* What limits for the requests of --where and this key are called, and the name of a suggestion.
+ * Keys of nginx begin with the word, so that no value of one is that of another. */
 void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest);
 void suggest_put_name(struct weir__buffer *out, const struct suggest *suggest, size_t i);
 /* A network to spare, as wide as a key. False: it is not one. */

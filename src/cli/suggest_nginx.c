@@ -66,11 +66,11 @@ static bool nginx_may_be_absent(struct weir__span part)
            suggest_begins(part, "query.");
 }
 
-/* A variable of this suggestion: login_window_other. */
+/* A variable of this suggestion: $login_window_other. nginx reads $2 of $2fa as a capture. */
 static void nginx_put_own(struct weir__buffer *out, const struct weir__buffer *name,
                           const char *end)
 {
-    weir__put_text(out, "$");
+    weir__put_text(out, isdigit((unsigned char)name->data[0]) ? "$of_" : "$");
     for (size_t i = 0; i < name->len; i++)
         weir__put(out, name->data[i] == '-' ? "_" : &name->data[i], 1);
     weir__put_format(out, "_%s", end);
@@ -94,17 +94,41 @@ static void nginx_put_networks(struct weir__buffer *out, const struct suggest *s
     }
 }
 
+/* Whether the key is one value that a request may be without, and nginx has it. */
+static bool nginx_is_optional(const struct suggest *suggest)
+{
+    struct weir__buffer variable = weir__buffer_growing();
+    bool known = suggest->key_count == 1 && nginx_put_variable(&variable, suggest->key[0]);
+    weir__buffer_free(&variable);
+    return known && nginx_may_be_absent(suggest->key[0]);
+}
+
+/* Without the value the key must be empty, as a policy sees it: its prefix alone would be a key. */
+static void nginx_put_optional(struct weir__buffer *out, const struct suggest *suggest,
+                               const struct weir__buffer *name)
+{
+    weir__put_text(out, "map ");
+    nginx_put_variable(out, suggest->key[0]);
+    weir__put_text(out, " ");
+    nginx_put_own(out, name, "key");
+    weir__put_text(out, " { \"\" \"\"; default \"");
+    suggest_put_word(out, suggest);
+    weir__put_text(out, ":");
+    nginx_put_variable(out, suggest->key[0]);
+    weir__put_text(out, "\"; }\n");
+}
+
 static bool nginx_put_key(struct weir__buffer *out, const struct suggest *suggest,
                           const struct weir__buffer *name, bool total)
 {
     bool good = true;
     weir__put_text(out, "key=");
-    if (suggest->logs.where.count > 0) { /* not the state of a limit for other requests */
-        suggest_put_word(out, suggest);
-        weir__put_text(out, ":");
+    if (!total && nginx_is_optional(suggest)) {
+        nginx_put_own(out, name, "key");
+        return true;
     }
-    if (total)
-        weir__put_text(out, "all");
+    suggest_put_word(out, suggest); /* not the state of a limit for other requests, or other keys */
+    weir__put_text(out, total ? ":all" : ":");
     for (size_t i = 0; i < suggest->key_count && !total && good; i++) {
         weir__put_text(out, i ? ":" : "");
         if (nginx_network_bytes(suggest->key[i]) > 0) {
@@ -371,6 +395,8 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
     suggest_put_name(&name, suggest, i);
     weir__put_format(out, "weir_zone %s 10m;\n", name.data);
     nginx_put_networks(out, suggest, &name);
+    if (!it->total && nginx_is_optional(suggest))
+        nginx_put_optional(out, suggest, &name);
     const char *wrong = nginx_put_limit(&line, suggest, it, &name, on);
     if (nginx_has_status(suggest) && !by_status)
         wrong = "on= cannot say which answers these are; see Failures only in docs/NGINX.md";

@@ -98,9 +98,33 @@ static void word_put(struct weir__buffer *out, struct weir__span text)
     }
 }
 
+/* What keys are called that are no addresses: header.x-api-key as x-api-key. */
+static void word_put_key(struct weir__buffer *out, const struct suggest *suggest)
+{
+    static const char *const prefixes[] = {"header.", "query."};
+    for (size_t i = 0; i < suggest->key_count; i++) {
+        struct weir__span part = suggest->key[i];
+        for (size_t p = 0; p < WEIR__COUNT(prefixes); p++) {
+            size_t len = strlen(prefixes[p]);
+            bool begins = suggest_begins(part, prefixes[p]);
+            part = begins ? (struct weir__span){part.data + len, part.len - len} : part;
+        }
+        weir__put_text(out, i ? "-" : "");
+        word_put(out, part);
+    }
+}
+
+/* Whether keys are addresses, or nobody knows what they are. */
+static bool word_is_client(const struct suggest *suggest)
+{
+    struct weir__span key = suggest->key[0];
+    return suggest->key_count == 1 &&
+           (weir__span_is(key, "ip") || weir__span_is(key, "key") || suggest_begins(key, "ip/"));
+}
+
 /* What the requests of --where are called: the first path that they name, otherwise the first value
- * of a condition. Without --where it is "clients". */
-void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest)
+ * of a condition. Without --where it is "clients", or what the key is called. */
+static void word_put_where(struct weir__buffer *out, const struct suggest *suggest)
 {
     const char *best = NULL;
     for (size_t i = 0; i < suggest->logs.where.count; i++) {
@@ -108,10 +132,8 @@ void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest)
         if (!best || (suggest_path_values(text) && !suggest_path_values(best)))
             best = text;
     }
-    if (!best) {
-        weir__put_text(out, "clients");
+    if (!best)
         return;
-    }
     const char *equals = strchr(best, '=');
     assert(equals && equals > best); /* the reader took it */
     weir__put_text(out, equals[-1] == '!' ? "not-" : "");
@@ -121,6 +143,19 @@ void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest)
     word_put(out, (struct weir__span){equals + 1, strcspn(equals + 1, status ? "|," : "|")});
     if (out->len == from)
         weir__put_text(out, "root"); /* path=/ */
+}
+
+void suggest_put_word(struct weir__buffer *out, const struct suggest *suggest)
+{
+    size_t from = out->len;
+    bool client = word_is_client(suggest);
+    word_put_where(out, suggest);
+    if (!client) {
+        weir__put_text(out, out->len > from ? "-" : "");
+        word_put_key(out, suggest);
+    }
+    if (out->len == from || out->data[out->len - 1] == '-')
+        weir__put_text(out, "clients");
 }
 
 /* The name of a suggestion. Those of one log differ, and so do those of other conditions: any of

@@ -355,7 +355,7 @@ def test_names(check):
         check.contains(got.stderr, 'invalid --field "ip=client.address": no line of the log has client.address; the first line has ts, client.addr', f"{command[0]}: says so")
     for key, noted in (("user", True), ("ip", False)):
         told = weir("suggest", log, "--field", f"{key}=client.addr", "--key", key).stdout
-        check.contains(told, "key=$remote_user" if noted else "key=$weir_network", f"--key {key}: a variable")
+        check.contains(told, "user:$remote_user" if noted else "key=clients:$weir_network ", f"--key {key}: a variable")
         check.equal("the limit applies to nobody" in " ".join(told.split()), noted, f"--key {key}: whether the variable may be another value")
     where = ["--field", "ip=client.addr", "--where", "path=/login"]
     out = weir("replay", "token-bucket 1/s", log, *where).stdout

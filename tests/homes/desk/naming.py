@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -178,7 +179,7 @@ def test_nginx(check):
     wide = write("wide.log", [line(i / 5, f"198.51.{i % 40}.{i % 7}") for i in range(3000)])
     for key, network in (("ip/24", "127.0.0.0/24"), ("ip/16/64", "127.0.0.0/16"), ("ip/8", "127.0.0.0/8")):
         it = json.loads(weir("suggest", "--json", "--deny-keys", "0%", "--key", key, wide).out)["suggestions"][0]
-        check.contains(it["nginx"] or "", "key=$clients_network ", f"{key}: the limit has it")
+        check.contains(it["nginx"] or "", "key=clients:$clients_network ", f"{key}: the limit has it")
         if it["nginx"]:
             http = it["nginx"].partition("weir_limit")[0]
             server = "listen {port}; root {folder}; location / { add_header X-Network $clients_network; empty_gif; }" + it["nginx"][len(http):]
@@ -207,7 +208,40 @@ def test_joined(check):
         check.equal((it["policy"], "write what all of them say as one" in it["notes"][0]), (None, True), f"{words}: what to do instead: {it['notes']}")
 
 
-TESTS = [test_joined, test_lists, test_twice, test_growing, test_headers, test_both, test_nothing, test_nginx]
+def limits(text, count):
+    """The lines with this limit in place of theirs, in one zone."""
+    return re.sub(r'zone=\S+ "[^"]*"', f'zone=one "fixed-window {count}/h from-first"', re.sub("weir_zone .*\n", "", text))
+
+
+def parts(text):
+    """Lines for http, and those for server."""
+    at = re.search(r"^(weir_limit|location)", text, re.M).start()
+    return text[:at], text[at:]
+
+
+def test_pasted_together(check):
+    """Lines of several keys stand beside each other. In one zone, no value that a client sends is the key of another limit, and a request without the
+    value has none. A name that begins with a digit is no capture of nginx."""
+    path = write("keys.json", [json.dumps({"time": T + i, "ip": f"192.0.2.{i % 9}", "user": f"u{i % 7}", "header.x-api-key": f"k{i % 5}", "path": "/2fa", "method": "POST"}) + "\n"
+                               for i in range(300)])
+    runs = [(), ("--key", "header.x-api-key"), ("--key", "user"), ("--where", "path=/2fa"), ("--where", "path=/2fa", "--key", "user")]
+    told = [json.loads(weir("suggest", "--json", path, *words).out)["suggestions"] for words in runs]
+    names = [re.findall(r'name: "?([^,"]+)', it["policy"])[0] for run in told for it in run]
+    check.equal(names, [start + end for start in ("clients", "x-api-key", "user", "2fa", "2fa-user") for end in ("", "-window")], "their names")
+    code, said = nginx_server.Nginx.check("".join(it["nginx"].partition("# in server")[0] for run in told for it in run) + "server { listen {port}; root {folder}; }")
+    check.equal(code, 0, f"nginx takes all of them: {said}")
+    http, server = parts(limits(told[0][0]["nginx"], 50))
+    more, keys = parts(limits(told[1][0]["nginx"], 3))
+    with nginx_server.Nginx(http="weir_zone one 1m;" + http + more, server="listen {port}; root {folder}; location / { empty_gif; }" + server + keys) as nginx:
+        check.equal(nginx.statuses(["/"] * 5), [200] * 5, "without the value, its limit does not apply")
+        for value in ("127.0.0.1", "clients:127.0.0.1"):
+            check.equal(nginx.statuses(["/"] * 4, {"X-Api-Key": value}), [200, 200, 200, 429], f"{value}: it is no address")
+    http, server = parts(limits(json.loads(weir("suggest", "--json", "--where", "path=/2fa", "--where", "method=POST", path).out)["suggestions"][0]["nginx"], 1))
+    with nginx_server.Nginx(http="weir_zone one 1m;" + http, server="listen {port}; root {folder};" + server.replace("    # Repeat", "    empty_gif;\n    # Repeat")) as nginx:
+        check.equal([nginx.get("/2fa", method=method).status for method in ("POST", "POST", "GET")], [405, 429, 200], "only POST is limited")
+
+
+TESTS = [test_pasted_together, test_joined, test_lists, test_twice, test_growing, test_headers, test_both, test_nothing, test_nginx]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
