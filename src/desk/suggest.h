@@ -291,8 +291,9 @@ int desk_choose(struct desk_search *search, struct desk_search *other, weir_erro
 int desk_choose_heavy(struct desk_search *search, bool *ret_added, weir_error *err);
 /* Puts judged suggestions in order: first those that meet the goal and stop at least half of what
  * any of these stops, of all keys and of suspects, unless they mostly deny good keys. Then others
- * that meet it, then those that miss it. Of each, the gentlest first: the one that denies the fewest keys. The one without heavy keys
- * is the last, unless only it stops suspects without a friend. True: the order has changed. */
+ * that meet it, then those that miss it. Of each, the gentlest first: the one that denies the
+ * fewest keys. The one without heavy keys is the last, unless only it stops suspects without a
+ * friend. True: the order has changed. */
 bool desk_choose_order(struct desk_suggest *suggest);
 
 /* goal.c */
