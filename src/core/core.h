@@ -109,7 +109,8 @@ struct weir__scale;
 
 struct weir__correction {
     int64_t now_us, charged_at_us, charged, actual;
-    uint64_t id; /* of the receipt; 0: none, so nobody knows whether it was settled before */
+    uint64_t id;  /* of the receipt; 0: none, so nobody knows whether it was settled before */
+    bool anytime; /* a refund: a zone remembers its id whatever window it was found in */
 };
 
 /* How long settled receipts are remembered at most. */

@@ -84,5 +84,6 @@ bool weir__receipt_read(const char *text, struct weir__correction *ret)
         (has_id && (!receipt_read_number(&text, 0, WEIR__RECEIPT_ID_MAX, &id) || id == 0)))
         return false;
     ret->id = (uint64_t)id;
+    ret->anytime = false;
     return true;
 }

@@ -28,8 +28,9 @@ static int64_t refund_time(const struct weir__rule *rule, int64_t now_us)
     return now_us;
 }
 
-/* The same if it has an id: a time that stays the same while the state lives, as it is a part of
- * the receipt. Of a sliding counter it stays while its window does. */
+/* The same if it has an id: a time that stays the same while the state lives, as Redis remembers
+ * it by that. Of a sliding counter it stays while its window does; a window from-first that was
+ * given back as a whole is another one after the next charge. A zone does not look at it. */
 static int64_t refund_time_named(const struct weir__rule *rule, const struct weir__shown *state,
                                  int64_t now_us)
 {
@@ -83,19 +84,24 @@ static int64_t refund_given(const struct weir__rule *rule, const struct weir__sh
 
 /* Settles the made-up charge under one rule. */
 static int refund_settle(weir_store *store, weir_key key, const struct weir__rule *rule,
-                         const char *receipt)
+                         int64_t time_us, const struct weir__refund *refund)
 {
+    const bool window = weir__algorithm_of(rule)->shape == WEIR__SHAPE_COUNT;
+    struct weir__correction correction = {.charged_at_us = time_us,
+                                          .charged = refund->amount,
+                                          .id = refund->id,
+                                          .anytime = refund->id && window};
     char text[WEIR__RULE_TEXT_MAX];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     const weir_limit one = {.count = 1, .rules = {*rule}, .text = text};
     weir__put_rule(&buffer, rule);
-    return weir_settle(store, key, &one, receipt, 0, NULL);
+    return weir__settle(store, key, &one, &correction, NULL);
 }
 
 int weir__refund_limit(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
                        const struct weir__refund *refund, int64_t *given)
 {
-    char receipt[WEIR_RECEIPT_SIZE], text[WEIR__RULE_TEXT_MAX];
+    char text[WEIR__RULE_TEXT_MAX];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     weir_limit one = {.count = 1, .rules = {limit->rules[i]}, .text = text};
     const struct weir__rule *rule = &one.rules[0];
@@ -110,9 +116,8 @@ int weir__refund_limit(weir_store *store, weir_key key, const weir_limit *limit,
         return code;
     const int64_t time_us =
         refund->id ? refund_time_named(rule, &before, now.time_us) : refund_time(rule, now.time_us);
-    weir__receipt_write(time_us, refund->amount, refund->id, receipt);
     /* By the numbers that it was last charged under, so that these stay the state's. */
-    code = refund_settle(store, key, before.whole ? &before.rule : rule, receipt);
+    code = refund_settle(store, key, before.whole ? &before.rule : rule, time_us, refund);
     if (code || !given)
         return code;
     code = refund_look(store, key, rule, &after);

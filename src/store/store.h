@@ -208,6 +208,10 @@ static inline bool weir__has_leases(const weir_limit *limit)
 {
     return weir__leased(limit) < limit->count;
 }
+/* Corrects a charge under limits of which some can be settled; now_us is filled in. 0 or a code,
+ * with `err`. */
+int weir__settle(weir_store *store, weir_key key, const weir_limit *limit,
+                 struct weir__correction *correction, weir_error *err);
 /* Whether a settle of this charge, if it came twice, might count twice: it is not remembered so
  * long. */
 bool weir__settle_is_late(const weir_store *store, const char *receipt);

@@ -146,6 +146,21 @@ static __attribute__((noinline)) int settle_variable(weir_store *store, weir_key
     return store->engine->settle(store, key, &part, correction);
 }
 
+int weir__settle(weir_store *store, weir_key key, const weir_limit *limit,
+                 struct weir__correction *correction, weir_error *err)
+{
+    correction->now_us = weir__store_now(store);
+    if (correction->now_us < 0)
+        return weir__store_fail(store, WEIR_EINVAL, err);
+    int state = weir__store_begin(store);
+    int code = limit->costs ? settle_variable(store, key, limit, correction)
+                            : store->engine->settle(store, key, limit, correction);
+    weir__store_end(store, state);
+    if (code == 0 && correction->actual < correction->charged)
+        weir__wait_freed(store, key);
+    return code ? weir__store_fail(store, code, err) : 0;
+}
+
 int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,
                 int64_t actual_cost, weir_error *err)
 {
@@ -153,14 +168,5 @@ int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const 
     int code = settle_check(store, key, limit, receipt, actual_cost, &correction, err);
     if (code || (correction.actual == correction.charged && !correction.id))
         return code;
-    correction.now_us = weir__store_now(store);
-    if (correction.now_us < 0)
-        return weir__store_fail(store, WEIR_EINVAL, err);
-    int state = weir__store_begin(store);
-    code = limit->costs ? settle_variable(store, key, limit, &correction)
-                        : store->engine->settle(store, key, limit, &correction);
-    weir__store_end(store, state);
-    if (code == 0 && correction.actual < correction.charged)
-        weir__wait_freed(store, key);
-    return code ? weir__store_fail(store, code, err) : 0;
+    return weir__settle(store, key, limit, &correction, err);
 }

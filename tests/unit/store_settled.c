@@ -486,6 +486,26 @@ static void test_refund_once(weir_store *store, const char *text)
     weir_limit_free(limit);
 }
 
+/* Also where the refund left nothing, and more was charged than there was: what is charged next is
+ * not given back for it. */
+static void test_refund_of_all(weir_store *store, const char *text, int64_t amount)
+{
+    weir_limit *limit = test_limit(text);
+    char receipt[WEIR_RECEIPT_SIZE];
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
+    take(store, limit, 500, receipt);
+    CHECK_INT(refund_named(store, limit, amount, "a"), 500);
+    for (int i = 0; i < 3; i++) {
+        clock_us += 60000000;
+        CHECK_INT(refund_named(store, limit, amount, "a"), 0);
+        take(store, limit, i == 0 ? 100 : 1, receipt);
+        CHECK_INT(refund_named(store, limit, amount, "a"), 0);
+    }
+    CHECK_INT(refund_named(store, limit, amount, "b"), 102);
+    CHECK_INT(weir_store_check(store, NULL), 0);
+    weir_limit_free(limit);
+}
+
 /* Several limits: those that were not given back to before are. */
 static void test_refund_rest(weir_store *store)
 {
@@ -532,6 +552,10 @@ static void test_refund_ids(weir_store *store)
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         test_refund_once(store, texts[i]);
+    for (size_t i = 3; i < 6; i++) {
+        test_refund_of_all(store, texts[i], 500);
+        test_refund_of_all(store, texts[i], 9000);
+    }
     test_refund_rest(store);
     test_refund_plan(store);
 }

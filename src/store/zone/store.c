@@ -18,7 +18,7 @@ static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struc
 {
     uint64_t hash[2], all[] = {key[0],
                                key[1],
-                               (uint64_t)correction->charged_at_us,
+                               correction->anytime ? 0 : (uint64_t)correction->charged_at_us,
                                (uint64_t)correction->charged,
                                correction->id,
                                rule->kind,
