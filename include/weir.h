@@ -612,7 +612,10 @@ typedef struct weir_zone_info {
     uint64_t repairs;         /* times a dead process's work was put in order */
     uint64_t refused;         /* requests refused because there was no room for their state */
     uint64_t limits_max;      /* different limits there is room for */
-    uint64_t spare[4];
+    /* Settled receipts forgotten within their hour, for lack of room: settled again, they count
+     * twice. */
+    uint64_t evicted_receipts;
+    uint64_t spare[3];
 } weir_zone_info;
 
 /* How full a zone is, and what was evicted. WEIR_EUNSUPPORTED for redis:// stores. */

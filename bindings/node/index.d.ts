@@ -141,6 +141,8 @@ export interface ZoneInfo {
     repairs: number;
     refused: number;
     limitsMax: number;
+    /** Settled receipts that were forgotten within their hour: settled again, they count twice. */
+    evictedReceipts: number;
 }
 
 export interface Counts {

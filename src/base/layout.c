@@ -45,7 +45,8 @@
     X(S, large_used)                                                                               \
     X(S, limits)                                                                                   \
     X(S, evicted_fresh)                                                                            \
-    X(S, evicted_unused) X(S, evicted_soonest) X(S, repairs) X(S, refused) X(S, limits_max)
+    X(S, evicted_unused)                                                                           \
+    X(S, evicted_soonest) X(S, repairs) X(S, refused) X(S, limits_max) X(S, evicted_receipts)
 
 #define STRUCTURES(X)                                                                              \
     X(weir_key, KEY)                                                                               \

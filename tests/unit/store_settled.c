@@ -194,7 +194,8 @@ static void test_full(void)
     }
     CHECK_INT(weir_store_info(store, &info), 0);
     CHECK(info.keys <= 1); /* they are not keys */
-    CHECK_INT(info.evicted_unused + info.evicted_soonest, 0);
+    CHECK_INT(info.evicted_unused + info.evicted_soonest + info.evicted_fresh, 0);
+    CHECK(info.evicted_receipts >= 20000 - info.capacity && info.evicted_receipts < 20000);
     int64_t keys = 0;
     for (int i = 0; i < 400; i++) {
         weir_decision d;

@@ -215,8 +215,9 @@ static void store_numbers(napi_env env, napi_value object, const char *const *na
 static napi_value store_info(napi_env env, napi_callback_info info)
 {
     static const char *const names[] = {
-        "size",         "keys",          "capacity",       "largeBytes", "largeUsed", "limits",
-        "evictedFresh", "evictedUnused", "evictedSoonest", "repairs",    "refused",   "limitsMax"};
+        "size",    "keys",         "capacity",       "largeBytes",     "largeUsed",
+        "limits",  "evictedFresh", "evictedUnused",  "evictedSoonest", "repairs",
+        "refused", "limitsMax",    "evictedReceipts"};
     size_t argc = 1;
     napi_value argv[1], ret = NULL;
     weir_zone_info zone;

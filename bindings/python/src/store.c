@@ -473,12 +473,13 @@ static PyObject *store_info(PyObject *op, PyObject *nothing)
                           code == WEIR_EUNSUPPORTED
                               ? "info() is for zones; a redis:// store has counts() and check()"
                               : NULL);
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "size", info.size,
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "size", info.size,
                          "keys", info.keys, "capacity", info.capacity, "large_bytes",
                          info.large_bytes, "large_used", info.large_used, "limits", info.limits,
                          "limits_max", info.limits_max, "evicted_fresh", info.evicted_fresh,
                          "evicted_unused", info.evicted_unused, "evicted_soonest",
-                         info.evicted_soonest, "repairs", info.repairs, "refused", info.refused);
+                         info.evicted_soonest, "repairs", info.repairs, "refused", info.refused,
+                         "evicted_receipts", info.evicted_receipts);
 }
 
 static PyObject *store_check(PyObject *op, PyObject *nothing)

@@ -2,6 +2,10 @@
 #include "cli/zone.h"
 #include "cli/cli.h"
 
+#include "base/clock.h"
+#include "store/zone/row.h"
+#include "store/zone/store.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -86,7 +90,7 @@ static const char *zone_remedy(const weir_zone_info *info)
     return "make the zone larger";
 }
 
-static void zone_print_info(const char *url, const weir_zone_info *info)
+static void zone_print_info(const char *url, const weir_zone_info *info, uint64_t receipts)
 {
     struct cli_style style = cli_style_of(stdout);
     uint64_t live = info->evicted_unused + info->evicted_soonest;
@@ -106,6 +110,10 @@ static void zone_print_info(const char *url, const weir_zone_info *info)
            info->evicted_unused, live ? style.off : "");
     printf("             %s%12" PRIu64 "%s states in use, while they were denied\n",
            live ? style.bad : "", info->evicted_soonest, live ? style.off : "");
+    printf("  receipts   %12" PRIu64 " settled, remembered for an hour\n", receipts);
+    if (info->evicted_receipts)
+        printf("             %s%12" PRIu64 "%s forgotten before\n", style.bad,
+               info->evicted_receipts, style.off);
     if (info->refused)
         printf("  refused    %s%12" PRIu64 "%s requests, because there was no room\n", style.bad,
                info->refused, style.off);
@@ -113,11 +121,14 @@ static void zone_print_info(const char *url, const weir_zone_info *info)
     if (live)
         printf("  States in use were evicted, so limits were too lenient: %s.\n",
                zone_remedy(info));
+    if (info->evicted_receipts)
+        printf("  Settled receipts were forgotten, so a repeated settle counts twice: make the "
+               "zone larger.\n");
     if (info->refused)
         printf("  Requests were refused, so limits were too strict: %s.\n", zone_remedy(info));
 }
 
-static void zone_print_json(const char *url, const weir_zone_info *info)
+static void zone_print_json(const char *url, const weir_zone_info *info, uint64_t receipts)
 {
     struct weir__json json = cli_json_begin('{');
     weir__json_put_string(&json, "zone", url);
@@ -133,6 +144,8 @@ static void zone_print_json(const char *url, const weir_zone_info *info)
     weir__json_put_int(&json, "evicted_fresh", (int64_t)info->evicted_fresh);
     weir__json_put_int(&json, "evicted_unused", (int64_t)info->evicted_unused);
     weir__json_put_int(&json, "evicted_soonest", (int64_t)info->evicted_soonest);
+    weir__json_put_int(&json, "evicted_receipts", (int64_t)info->evicted_receipts);
+    weir__json_put_int(&json, "receipts", (int64_t)receipts);
     weir__json_put_int(&json, "refused", (int64_t)info->refused);
     weir__json_put_int(&json, "repairs", (int64_t)info->repairs);
     cli_json_end(&json, '}');
@@ -151,12 +164,13 @@ static int zone_look(const struct cli_call *call, weir_store *store, const char 
     code = weir_store_info(store, &info);
     if (code)
         return cli_refused(call, store, code);
-    if (as_json)
-        zone_print_json(url, &info);
-    else if (only_check)
+    if (only_check && !as_json) {
         printf("%s is sound\n", url);
-    else
-        zone_print_info(url, &info);
+        return CLI_OK;
+    }
+    const struct weir__zone *zone = &((struct weir__zone_store *)store)->region.zone;
+    (as_json ? zone_print_json : zone_print_info)(url, &info,
+                                                  weir__zone_marks(zone, weir__clock_us()));
     return CLI_OK;
 }
 

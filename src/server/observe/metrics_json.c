@@ -87,6 +87,7 @@ static void stats_put_store(struct weir__json *json, const struct server_metrics
         weir__json_put_uint(json, "evicted_fresh", zone.evicted_fresh);
         weir__json_put_uint(json, "evicted_unused", zone.evicted_unused);
         weir__json_put_uint(json, "evicted_soonest", zone.evicted_soonest);
+        weir__json_put_uint(json, "evicted_receipts", zone.evicted_receipts);
         weir__json_put_uint(json, "repairs", zone.repairs);
         weir__json_put_uint(json, "refused", zone.refused);
         weir__json_put_bool(json, "deleted", metrics->zone_deleted);

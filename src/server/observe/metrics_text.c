@@ -331,6 +331,9 @@ static void text_put_zone(struct server_lines *lines, const weir_zone_info *zone
     PUT(zone->evicted_fresh, {"kind", "fresh"});
     PUT(zone->evicted_unused, {"kind", "unused"});
     PUT(zone->evicted_soonest, {"kind", "soonest"});
+    lines_single(lines, SERVER_COUNTER, "weir_zone_receipts_forgotten", NULL,
+                 "Settled receipts forgotten within their hour, because there was no room.",
+                 zone->evicted_receipts);
     lines_single(lines, SERVER_COUNTER, "weir_zone_refused", NULL,
                  "Requests refused because there was no room for their state.", zone->refused);
     lines_single(lines, SERVER_COUNTER, "weir_zone_repairs", NULL,

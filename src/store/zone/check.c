@@ -155,6 +155,23 @@ static int check_rows(struct survey *survey)
     return code == WEIR__HELD ? held(survey) : code;
 }
 
+uint64_t weir__zone_marks(const struct weir__zone *zone, int64_t now_us)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < zone->group_count * WEIR__SLOTS; i++) {
+        const struct weir__group *group = &zone->groups[i / WEIR__SLOTS];
+        const unsigned slot = (unsigned)(i % WEIR__SLOTS);
+        const struct weir__rule *rule;
+        struct weir__state state = {0};
+        uint32_t unit;
+        unsigned order;
+        if (weir__slot_tag(group, slot) && weir__slot_row(zone, group, slot) == WEIR__MARK_ROW &&
+            weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order))
+            count += now_us < state.at + WEIR__SETTLED_US;
+    }
+    return count;
+}
+
 int weir__zone_check(struct weir__zone *zone, weir_error *err)
 {
     struct survey survey = {zone, err};

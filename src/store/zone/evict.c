@@ -206,19 +206,25 @@ int weir__candidates_choose(struct weir__zone *zone, const struct weir__candidat
     return chosen;
 }
 
-enum weir__counter weir__evicted_as(enum weir__standing standing)
+void weir__count_evicted(struct weir__zone *zone, const struct weir__group *group,
+                         enum weir__standing standing)
 {
+    uint64_t *counters =
+        zone->stripes[weir__stripe_of(zone, (uint32_t)(group - zone->groups))].counters;
+    assert(standing < WEIR__STANDS_KEPT);
     switch (standing) {
     case WEIR__STANDS_FRESH:
+        counters[WEIR__EVICTED_FRESH]++;
+        break;
     case WEIR__STANDS_MARK:
-        return WEIR__EVICTED_FRESH;
+        weir__count_mark_lost(zone);
+        break;
     case WEIR__STANDS_QUIET:
-        return WEIR__EVICTED_UNUSED;
+        counters[WEIR__EVICTED_UNUSED]++;
+        break;
     case WEIR__STANDS_DENIED:
-        return WEIR__EVICTED_SOONEST;
     case WEIR__STANDS_KEPT:
+        counters[WEIR__EVICTED_SOONEST]++;
         break;
     }
-    assert(!"a standing of one that may go");
-    return WEIR__EVICTED_SOONEST;
 }

@@ -90,7 +90,8 @@ static inline bool weir__may_go(const struct weir__zone *zone, enum weir__standi
     return standing <= (zone->keeps ? WEIR__STANDS_MARK : WEIR__STANDS_DENIED);
 }
 
-/* What an eviction is counted as. */
-enum weir__counter weir__evicted_as(enum weir__standing standing);
+/* Counts an eviction. The stripe of the group is held. */
+void weir__count_evicted(struct weir__zone *zone, const struct weir__group *group,
+                         enum weir__standing standing);
 
 #endif

@@ -145,8 +145,7 @@ static enum found hunt_look(struct hunt *hunt, const struct weir__sample *it)
 static void hunt_tally(struct hunt *hunt, const struct weir__sample *it,
                        enum weir__standing standing)
 {
-    uint32_t stripe = weir__stripe_of(hunt->zone, it->group);
-    hunt->zone->stripes[stripe].counters[weir__evicted_as(standing)]++;
+    weir__count_evicted(hunt->zone, hunt_group(hunt, it), standing);
 }
 
 /* Reads the owners of some blocks; keeps those that can be. Fetches what a look needs. */

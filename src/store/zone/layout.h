@@ -155,6 +155,7 @@ struct weir__zone_header {
     _Atomic uint64_t dead[64];   /* owners whose death was counted, by their number */
     _Atomic int64_t lease_units; /* in blocks of leases: the arenas' together */
     struct weir__bell bell; /* rung with every stripe's, where a thread listens for many keys */
+    _Atomic uint64_t marks_lost; /* that had to go in their hour, or found no room */
 };
 
 /* What follows from an arena's part of the map; its lock (weir__arena_lock) covers both. */

@@ -295,6 +295,7 @@ int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
         .limits_max = weir__rows_all(&zone->layout),
         .large_bytes = (uint64_t)zone->layout.units * WEIR__BLOCK_UNIT,
         .large_used = weir__blocks_used(zone),
+        .evicted_receipts = atomic_load(&zone->header->marks_lost),
     };
     for (uint32_t i = 0; i < weir__lock_count(&zone->layout); i++) {
         if (!open_lock_whole(zone, i))

@@ -18,6 +18,15 @@ static inline bool weir__is_mark(const struct weir__rule *rule)
     return rule->flags & WEIR__MARK;
 }
 
+/* One was forgotten in its hour, or not remembered at all, because there was no room. */
+static inline void weir__count_mark_lost(struct weir__zone *zone)
+{
+    atomic_fetch_add_explicit(&zone->header->marks_lost, 1, memory_order_relaxed);
+}
+
+/* How many are remembered. Others go on meanwhile. */
+uint64_t weir__zone_marks(const struct weir__zone *zone, int64_t now_us);
+
 /* ---- zone/rows.c ---- */
 
 /* A row's number: 11 bits of low part, 9 of high part. */

@@ -156,13 +156,13 @@ static bool table_make_empty(struct weir__zone *zone, const struct weir__op *op,
                              const struct weir__op *ops, size_t n, struct spot *ret)
 {
     struct weir__candidates all;
-    enum weir__counter as;
+    enum weir__standing stood;
     for (int tries = 0;; tries++) {
         int chosen = table_choose(zone, op, ops, n, &all);
         if (chosen < 0)
             return false;
         *ret = (struct spot){all.groups[chosen], all.slots[chosen], 0};
-        as = weir__evicted_as(weir__candidate_stands(&all, (unsigned)chosen));
+        stood = weir__candidate_stands(&all, (unsigned)chosen);
         bool gone = weir__slot_clear_if(zone, ret->group, ret->slot, all.judged[chosen]);
         if (!gone && tries == CHOICES_MAX) {
             if (!weir__may_go(zone, WEIR__STANDS_QUIET))
@@ -173,7 +173,7 @@ static bool table_make_empty(struct weir__zone *zone, const struct weir__op *op,
         if (gone)
             break;
     }
-    ++*counter(zone, ret->group, as);
+    weir__count_evicted(zone, ret->group, stood);
     while (weir__group_at(zone, op->home, op->tag, ret->distance) != ret->group)
         ret->distance++;
     return true;
@@ -190,7 +190,10 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
 {
     struct spot spot;
     if (!table_find_empty(zone, op, ops, n, &spot) && !table_make_empty(zone, op, ops, n, &spot)) {
-        return weir__is_mark(op->rule) ? WEIR_EFULL : weir__table_refuse(zone, op);
+        if (!weir__is_mark(op->rule))
+            return weir__table_refuse(zone, op);
+        weir__count_mark_lost(zone);
+        return WEIR_EFULL;
     }
     struct weir__group *home = &zone->groups[op->home];
     if (spot.distance > weir__group_far(home))

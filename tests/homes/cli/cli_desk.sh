@@ -21,6 +21,7 @@ is "zone --json: limits" 2 "$(field limits)"
 is "zone --json: large room in use" 64 "$(field large_used)"
 is "zone --json: nothing evicted" "0 0 0" \
     "$(field evicted_fresh evicted_unused evicted_soonest)"
+is "zone --json: no receipts" "0 0" "$(field receipts evicted_receipts)"
 is "zone --json: no repairs" 0 "$(field repairs)"
 run zone --check "file:$tmp/zone"
 is "zone --check: one line" "file:$tmp/zone is sound" "$out"

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """A receipt settles once over HTTP and RESP, on a zone and on Redis: repeated, at the same time, of policies and of
 several keys, at another server that has the same secret; one without it names it. Settles and refunds are counted."""
+import json
 import re
+import subprocess
 import sys
 import threading
 
 from lib import checks, http_client, redis_server, weir_server
+from lib.build import WEIR
 from http_api import asked
 from http_wire import problem
 
@@ -147,6 +150,28 @@ def test_zone(check):
         settle_several(check, client, "zone")
         settle_policies(check, client, "zone")
         check("WEIR_RECEIPT_SECRET" not in server.stderr(), "a zone has a secret of its own")
+
+
+def test_crowded(check):
+    """A zone without room for all receipts of an hour says how many it has forgotten."""
+    limit = "fixed-window 1000000/32d from-first"
+    with weir_server.Server("--store file:zone?size=64k&full=deny") as server, server.client() as resp, http_client.Client(server.port) as client:
+        zone = lambda: client.get("/v1/stats").json["zone"]
+        settled = lambda: check.equal(resp.call("WEIR.SETTLE", "k", limit, resp.call("WEIR.TAKE", "k", limit, "COST", 9)[6], 8), "OK", "settled")
+        look = lambda *words: subprocess.run([WEIR, "zone", f"{server.folder}/zone", *words], stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+        for _ in range(9):
+            settled()
+        check.equal(zone()["evicted_receipts"], 0, "there is room")
+        check("9 settled, remembered for an hour\n" in look() and "forgotten" not in look(), f"weir zone: {look()}")
+        for _ in range(2000):
+            settled()
+        lost = zone()["evicted_receipts"]
+        check(lost >= 2009 - zone()["capacity"] and zone()["evicted_fresh"] == 0, f"stats: {zone()}")
+        check(f"\nweir_zone_receipts_forgotten_total {lost}\n" in client.get("/metrics").body.decode(), "a metric")
+        said = json.loads(look("--json"))
+        check.equal((said["evicted_receipts"], said["receipts"]), (lost, 2009 - lost), "as JSON")
+        for line in (f" {lost} forgotten before\n", " 0 expired states", "so a repeated settle counts twice: make the zone larger.\n"):
+            check(line in look(), f"weir zone: {look()}")
 
 
 def test_redis(check):

@@ -56,7 +56,7 @@ typedef struct {
 } weir_counts;
 typedef struct {
     uint64_t size, keys, capacity, large_bytes, large_used, limits, evicted_fresh, evicted_unused,
-             evicted_soonest, repairs, refused, limits_max, spare[4];
+             evicted_soonest, repairs, refused, limits_max, evicted_receipts, spare[3];
 } weir_zone_info;
 
 const char *weir_version(void);

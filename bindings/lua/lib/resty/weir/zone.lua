@@ -281,7 +281,8 @@ end
 local info = ffi.new("weir_zone_info")
 local counts = ffi.new("weir_counts")
 local INFO = {"size", "keys", "capacity", "large_bytes", "large_used", "limits", "evicted_fresh",
-              "evicted_unused", "evicted_soonest", "repairs", "refused", "limits_max"}
+              "evicted_unused", "evicted_soonest", "repairs", "refused", "limits_max",
+              "evicted_receipts"}
 local COUNTS = {"allowed", "denied", "delayed", "failed", "degraded"}
 
 local function numbers(structure, names)
