@@ -5,10 +5,10 @@
  * charge can be settled after they have changed. The number is the charge of the key that the
  * receipt tells of.
  *
- * Older forms are still read: `w2-` without the id (what was charged nothing has it, too), and
- * signatures over the limits' texts instead of their states. The secret is drawn from the zone's
- * own, so that it outlives a restart with a `file:` zone and is shared by servers of one zone; with
- * a remote store it is drawn again at every start, unless one is given.
+ * Older forms are still read: `w2-` without the id (what was charged nothing has it, too, but for
+ * policies over HTTP), and signatures over the limits' texts instead of their states. The secret is
+ * drawn from the zone's own, so that it outlives a restart with a `file:` zone and is shared by
+ * servers of one zone; with a remote store it is drawn again at every start, unless one is given.
  */
 #include "server/server.h"
 

@@ -339,6 +339,10 @@ static void respond_put_receipt(struct server_conn *conn, struct weir__json *jso
     }
     weir_decision named = *decision;
     uint64_t id = weir__receipt_id(&named);
+    if (!id && ask->about == SERVER_ABOUT_PLAN) { /* what is charged later is charged once */
+        id = weir__receipt_draw_id();
+        weir__receipt_set_id(&named, id);
+    }
     const struct server_charged all = server_ask_charged(ask, request);
     size_t len =
         server_receipt_write(conn->thread->server, &conn->thread->receipts, &all, &named, receipt);

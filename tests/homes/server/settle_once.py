@@ -174,6 +174,27 @@ def test_crowded(check):
             check(line in look(), f"weir zone: {look()}")
 
 
+def settle_what_was_free(check, client, where):
+    """By a policy, what was taken at cost 0 and is charged later is charged once."""
+    ask = {"attributes": {"user": "zoe"}, "cost": 0}
+    receipts = [client.post("/v1/take", ask).json["receipt"] for _ in range(2)]
+    said = [client.post("/v1/settle", {**ask, "receipt": receipt, "actual": 70}).json for receipt in (*receipts, *receipts)]
+    check.equal(said, [{"settled": True}] * 2 + [{"settled": True, "before": True}] * 2, f"{where}: each once")
+    rows = client.post("/v1/peek", {**ask, "detail": True}).json["limits"]
+    check.equal([row["remaining"] for row in rows], [860] * 3, f"{where}: charged once each")
+    receipt = client.post("/v1/take", ask).json["receipt"]
+    said = [client.post("/v1/settle", {**ask, "receipt": receipt, "actual": actual}).json.get("before") for actual in (0, 70)]
+    check.equal(said, [None, True], f"{where}: also if it was settled to 0")
+
+
+def test_free(check):
+    with asked(policies=POLICIES) as (_, client):
+        settle_what_was_free(check, client, "zone")
+    with redis_server.Server() as redis, weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m", POLICIES, env=SECRET) as server, \
+            http_client.Client(server.port) as client:
+        settle_what_was_free(check, client, "Redis")
+
+
 def test_redis(check):
     with redis_server.Server() as redis:
         store = f"--store redis://127.0.0.1:{redis.port}?deadline=1m"
