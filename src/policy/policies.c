@@ -183,6 +183,8 @@ static void policies_read_file(struct weir__reader *reader)
     weir__read_tiers(reader, weir__yaml_get(root, "tiers"));
     if (!list || list->type != WEIR__YAML_LIST)
         weir__yaml_fail(yaml, list ? list : root, "expected policies: and a list of them");
+    else if (!list->child)
+        weir__reader_warn(reader, list, "there are no policies: every request is allowed");
     if (!yaml->code)
         policies_read_all(reader, list);
     if (!yaml->code && set->cluster)
@@ -268,116 +270,4 @@ bool weir__policies_trusts(const struct weir__policies *policies, const char *ip
     for (size_t i = 0; i < policies->trusted_count && !found; i++)
         found = weir__network_has(&policies->trusted[i], &address);
     return found;
-}
-
-/* ---- notes ---- */
-
-#define NOTE_NAMED 3               /* overrides in one note */
-#define NOTE_WHEN_MAX 160          /* bytes of the conditions of one */
-#define NOTE_COMPARED_MAX 10000000 /* patterns; what is left then is not looked at */
-
-bool weir__same_states(const weir_limit *a, const weir_limit *b)
-{
-    bool same = a->count == b->count;
-    for (size_t i = 0; i < a->count && same; i++)
-        same = weir__rule_same_state(&a->rules[i], &b->rules[i]);
-    return same;
-}
-
-/* A misspelt attribute is always missing: a limit or an override does not apply, unnoticed. */
-static bool note_put_meant(struct weir__buffer *out, const struct weir__attributes *attributes,
-                           size_t i)
-{
-    const char *meant = weir__attribute_meant(attributes, i);
-    if (meant)
-        weir__put_format(out,
-                         "note: the attribute \"%s\" looks misspelt (did you mean %s?). If no "
-                         "caller sends it, it is always missing",
-                         attributes->items[i].name, meant);
-    return meant != NULL;
-}
-
-/* Where an override is, and for whom: "line 9 (customer is bob)". */
-static void note_put_override(struct weir__buffer *out, const struct weir__policies *policies,
-                              const struct weir__override *override)
-{
-    char when[NOTE_WHEN_MAX];
-    struct weir__buffer buffer = weir__buffer_over(when, sizeof when);
-    weir__put_conditions(&buffer, &override->when, &policies->attributes);
-    weir__put_format(out, "line %d (%s)", override->line, when);
-}
-
-/* An override of another state gives a fresh start, which is seldom meant. */
-static bool note_put_fresh(struct weir__buffer *out, const struct weir__policies *policies,
-                           const struct weir__policy *policy, const struct weir__entry *entry)
-{
-    const struct weir__override *first[NOTE_NAMED];
-    size_t count = 0;
-    for (size_t i = 0; i < entry->override_count; i++) {
-        if (weir__same_states(entry->limit, entry->overrides[i].limit))
-            continue;
-        if (count < NOTE_NAMED)
-            first[count] = &entry->overrides[i];
-        count++;
-    }
-    if (count == 0)
-        return false;
-    weir__put_format(out,
-                     "note: %zu override%s of %s, limit %s, %s another algorithm, period, "
-                     "precision, zone or anchor than the limit itself, so whom it applies to "
-                     "starts from a fresh state: ",
-                     count, count == 1 ? "" : "s", policy->name, entry->name,
-                     count == 1 ? "has" : "have");
-    for (size_t i = 0; i < count && i < NOTE_NAMED; i++) {
-        weir__put_text(out, i > 0 ? ", " : "");
-        note_put_override(out, policies, first[i]);
-    }
-    if (count > NOTE_NAMED)
-        weir__put_format(out, " and %zu other%s", count - NOTE_NAMED,
-                         count == NOTE_NAMED + 1 ? "" : "s");
-    return true;
-}
-
-/* An override behind one that matches all that it matches is never reached. */
-static bool note_put_hidden(struct weir__buffer *out, const struct weir__policies *policies,
-                            const struct weir__policy *policy, const struct weir__entry *entry,
-                            size_t i, size_t *compared)
-{
-    const struct weir__override *it = &entry->overrides[i], *before = entry->overrides;
-    size_t left = NOTE_COMPARED_MAX - *compared;
-    while (before < it && !weir__conditions_within(&it->when, &before->when, &left))
-        before++;
-    *compared = NOTE_COMPARED_MAX - left;
-    if (before == it)
-        return false;
-    weir__put_format(out, "note: the override of %s, limit %s, in ", policy->name, entry->name);
-    note_put_override(out, policies, it);
-    weir__put_text(out, " never applies: that in ");
-    note_put_override(out, policies, before);
-    weir__put_text(out, " comes first and matches the same requests. Overrides are tried in order: "
-                        "put the narrower one first");
-    return true;
-}
-
-bool weir__policies_note(const struct weir__policies *policies, struct weir__note_at *at,
-                         struct weir__buffer *out)
-{
-    while (at->attribute < policies->attributes.count) {
-        if (note_put_meant(out, &policies->attributes, at->attribute++))
-            return true;
-    }
-    for (; at->policy < policies->count; at->policy++, at->entry = 0) {
-        const struct weir__policy *policy = &policies->policies[at->policy];
-        for (; at->entry < policy->entry_count; at->entry++, at->step = 0) {
-            const struct weir__entry *entry = &policy->entries[at->entry];
-            while (at->step <= entry->override_count) {
-                size_t step = at->step++;
-                if (step == 0
-                        ? note_put_fresh(out, policies, policy, entry)
-                        : note_put_hidden(out, policies, policy, entry, step - 1, &at->compared))
-                    return true;
-            }
-        }
-    }
-    return false;
 }

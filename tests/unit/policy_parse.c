@@ -604,6 +604,64 @@ static void test_note_costs(void)
     note_cost("{not: [\"a*\", \"b*\", \"c*\"]}", "[\"d*\", \"a\"]", 6, false);
 }
 
+/* The note about overrides of a limit by customer; NULL: none. */
+static void note_says(const char *overrides, const char *expected)
+{
+    char text[1024], note[WEIR__NOTE_MAX];
+    struct weir__note_at at = {0};
+    struct weir__buffer out = weir__buffer_over(note, sizeof note);
+    snprintf(text, sizeof text, TOP "  - {name: p, key: customer, " LIMIT ", overrides: [%s]}\n",
+             overrides);
+    struct weir__policies *set = read_set(text, false);
+    if (!CHECK(set != NULL))
+        return;
+    bool said = weir__policies_note(set, &at, &out);
+    CHECK(said == (expected != NULL) && (!said || strstr(note, expected)));
+    CHECK(!said || !weir__policies_note(set, &at, &out)); /* one for all */
+    weir__policies_free(set);
+}
+
+/* A narrower override behind one that takes some of its requests. Customers before plans are as
+ * they should be, and so are two that never meet. */
+static void test_note_late(void)
+{
+#define TO(count) "limit: fixed-window " #count "/s}"
+    note_says("{when: {plan: pro}, " TO(5) ", {when: {customer: acme, month: may}, " TO(8),
+              "(customer is acme and month is may) does not apply where that in line 3 (plan is "
+              "pro) does");
+    note_says("{when: {plan: pro}, " TO(5) ", {when: {customer: acme}, " TO(8),
+              "put the narrower one first");
+    note_says("{when: {plan: pro}, " TO(5) ", {when: {customer: a}, " TO(
+                  8) ", {when: {customer: b}, " TO(9),
+              "; likewise 1 other.");
+    note_says("{when: {plan: pro}, " TO(5) ", {when: {area: x, zone: y}, " TO(8),
+              "put the narrower one first");
+    note_says("{when: {customer: acme}, " TO(8) ", {when: {plan: pro, area: x}, " TO(5), NULL);
+    note_says("{when: {plan: pro}, " TO(5) ", {when: {area: x}, " TO(8), NULL);
+    note_says("{when: {plan: pro}, " TO(5) ", {when: {customer: acme, plan: free}, " TO(8), NULL);
+    note_says("{when: {plan: pro}, " TO(5) ", {when: {customer: acme}, " TO(5), NULL);
+    note_says("{when: {plan: pro}, " TO(5) ", {when: {customer: acme, plan: pro}, " TO(8),
+              "never applies");
+#undef TO
+}
+
+static void warns(const char *text, const char *expected)
+{
+    struct weir__policies *set = read_set(text, false);
+    if (!CHECK(set != NULL))
+        return;
+    CHECK(expected ? set->warnings && strstr(set->warnings->text, expected) : !set->warnings);
+    weir__policies_free(set);
+}
+
+static void test_warnings(void)
+{
+    warns("version: 1\npolicies: []\n", "p.yaml:2:11: there are no policies");
+    warns(TOP "  - {name: p, match: {method: [GET, Post]}, key: ip, " LIMIT "}\n", "upper case");
+    warns(TOP "  - {name: p, match: {method: [GET, P*]}, key: ip, " LIMIT "}\n", NULL);
+    warns(TOP "  - {name: p, match: {lower(method): get}, key: ip, " LIMIT "}\n", NULL);
+}
+
 int main(void)
 {
     test_whole();
@@ -615,5 +673,7 @@ int main(void)
     test_many_attributes();
     test_cluster();
     test_note_costs();
+    test_note_late();
+    test_warnings();
     return test_report();
 }

@@ -26,6 +26,19 @@ static void match_check_spelling(struct weir__reader *reader, const struct weir_
                         weir__yaml_quote(right.data, right.len).text);
 }
 
+/* Methods of HTTP are in upper case, and compared as they are. */
+static void match_warn_method(struct weir__reader *reader, const struct weir__yaml_node *node,
+                              const struct weir__attribute *attribute, struct weir__span text)
+{
+    bool small = false;
+    for (size_t i = 0; i < text.len; i++)
+        small = small || (text.data[i] >= 'a' && text.data[i] <= 'z');
+    if (small && !attribute->lower && !strcmp(attribute->name, "method"))
+        weir__reader_warn(reader, node,
+                          "methods of HTTP are in upper case, so none of them matches this: write "
+                          "POST, not post");
+}
+
 /* The pattern in the spelling that values are compared in. */
 static void match_read_pattern(struct weir__reader *reader, const struct weir__yaml_node *node,
                                const struct weir__attribute *attribute, struct weir__pattern *ret)
@@ -38,6 +51,7 @@ static void match_read_pattern(struct weir__reader *reader, const struct weir__y
         if (room)
             weir__normal_lower(text, room, text.len, &text);
     }
+    match_warn_method(reader, node, attribute, text);
     const char *wrong = reader->yaml->code ? NULL
                                            : weir__pattern_read(&reader->set->arena, text.data,
                                                                 text.len, true, ret);
