@@ -15,13 +15,12 @@ from llm_quota import Denied, Quota
 def ask(quota, customer, plan, estimate, actual, enough=1):
     """One answer of the model, which stops at what was granted."""
     try:
-        grant = quota.take(customer, plan, estimate, enough)
+        with quota.take(customer, plan, estimate, enough) as grant:
+            used = min(actual, grant.granted)
+            quota.settle(grant, used)
+            print(f"{customer}: {grant.granted} of {estimate} granted, {used} used")
     except Denied as denied:
         print(f"{customer}: {denied}")
-        return
-    used = min(actual, grant.granted)
-    quota.settle(grant, used)
-    print(f"{customer}: {grant.granted} of {estimate} granted, {used} used")
 
 
 def show(quota, customer, plan):

@@ -1,9 +1,9 @@
 """LLM tokens by plan and calendar month, with the limits of `plans.yaml`. Only the standard library is needed.
 
     quota = Quota("127.0.0.1:7311", "journal.db", "Europe/Berlin")
-    grant = quota.take("bob", "free", 4000, enough=500)     raises Denied, or OSError: nobody knows whether it was charged
-    answer = model(max_tokens=grant.granted)
-    quota.settle(grant, answer.tokens)
+    with quota.take("bob", "free", 4000, enough=500) as grant:  # raises Denied, or OSError: nobody knows whether it was charged
+        answer = model(max_tokens=grant.granted)                # if it raises, the answer costs nothing
+        quota.settle(grant, answer.tokens)
     quota.left("bob", "free")
 
 What holds: the receipt is in the journal before the model is called. So recover(), called at every start and every minute, settles
@@ -22,7 +22,16 @@ import zoneinfo
 SETTLE_SECONDS = 3600  # a settle that is sent again later may count twice
 SOON_SECONDS = 1       # when to ask again while answers of the same customer are not settled
 
-Grant = collections.namedtuple("Grant", "receipt granted")
+
+class Grant(collections.namedtuple("Grant", "receipt granted quota")):
+    """What an answer may need. What the block ends without settling costs nothing."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.receipt in self.quota.running:
+            self.quota.settle(self, 0)
 
 
 class Denied(Exception):
@@ -57,10 +66,10 @@ class Quota:
             raise self._denied(answer, attributes, following.timestamp() - self.now())
         self.running.add(answer["receipt"])
         self._sql("insert into grants values (?, ?, ?, ?, null, null)", answer["receipt"], customer, json.dumps(attributes), self.now())
-        return Grant(answer["receipt"], answer["granted"])
+        return Grant(answer["receipt"], answer["granted"], self)
 
     def settle(self, grant, actual):
-        """Charges what the answer really cost. If weir is away, recover() does it later."""
+        """Charges what the answer really cost. If weir is away or refuses, recover() does it later."""
         self._sql("update grants set actual = ? where receipt = ?", actual, grant.receipt)
         self.running.discard(grant.receipt)
         try:
@@ -69,19 +78,25 @@ class Quota:
             pass
 
     def recover(self):
-        """Settles what is open; an answer that a crash ended costs nothing. Returns the receipts that are too old for it: look at
-        them, and refund them."""
-        old = []
+        """Settles what is open; an answer that a crash ended costs nothing. What weir cannot settle now is tried again. Returns the
+        receipts that are too old for it, or no longer valid: look at them, and refund them."""
+        lost = []
         for receipt, at in self._sql("select receipt, at from grants where end is null"):
             if receipt in self.running:
                 continue
             if self.now() - at > SETTLE_SECONDS:
                 self._sql("update grants set end = 'too old' where receipt = ?", receipt)
-                old.append(receipt)
+                lost.append(receipt)
                 continue
             self._sql("update grants set actual = coalesce(actual, 0) where receipt = ?", receipt)
-            self._settle(receipt)
-        return old
+            try:
+                refused = self._settle(receipt)
+            except (OSError, http.client.HTTPException):
+                break
+            if refused and refused.startswith("invalid receipt"):  # else a mistake that may be mended: a token, the policies
+                self._sql("update grants set end = ? where receipt = ?", refused, receipt)
+                lost.append(receipt)
+        return lost
 
     def left(self, customer, plan):
         """What a page for the customer shows. Charges nothing."""
@@ -106,9 +121,13 @@ class Quota:
         return Denied(answer["reason"], limit, wait)
 
     def _settle(self, receipt):
+        """Why it is refused; None: it is settled."""
         (attributes, actual), = self._sql("select attributes, actual from grants where receipt = ?", receipt)
         answer = self._ask("settle", {"attributes": json.loads(attributes), "receipt": receipt, "actual": actual})
-        self._sql("update grants set end = ? where receipt = ?", "settled" if "settled" in answer else answer.get("detail"), receipt)
+        if "settled" not in answer:
+            return answer.get("detail", "?")
+        self._sql("update grants set end = 'settled' where receipt = ?", receipt)
+        return None
 
     def _sql(self, text, *values):
         with self.lock:

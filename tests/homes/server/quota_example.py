@@ -205,6 +205,41 @@ def test_support(check):
         check.equal(quota.left("acme", "pro")["limit"], PRO, "and it ends with the month")
 
 
+def test_gift(check):
+    with Scene() as scene:
+        quota = scene.start()
+        check.equal([quota.left("gina", plan)["limit"] for plan in ("free", "pro")], [150_000, PRO], "who upgrades has the new plan")
+
+
+def test_failures(check):
+    """What weir refuses for now stays open; what it refuses for good is told, once. An answer that fails costs nothing."""
+    with Scene() as scene:
+        quota = scene.start()
+        try:
+            with quota.take("bob", "free", 70_000):
+                raise KeyError("the model")
+        except KeyError:
+            check.equal(quota.left("bob", "free")["used"], 0, "what failed")
+        with quota.take("bob", "free", 9000) as grant:
+            quota.settle(grant, 500)
+        check.equal(quota.left("bob", "free")["used"], 500, "what did not")
+        waits, forged = quota.take("bob", "free", 4000), quota.take("bob", "free", 4000)
+        quota._sql("update grants set receipt = ? where receipt = ?", forged.receipt + "x", forged.receipt)
+        ask, quota._ask = quota._ask, lambda *words: {"status": 400, "detail": 'no policy is named "llm"'}
+        quota.settle(waits, 300)
+        check.equal(quota.recover(), [], "a mistake that may be mended")
+        quota._ask = ask
+        check.equal((quota.recover(), quota.recover()), ([forged.receipt + "x"], []), "a receipt that is not valid is told once")
+        check.equal((quota._sql("select count(*) from grants where end = 'settled'"), quota.left("bob", "free")["used"]),
+                    ([(3,)], 4800), "the rest is settled")
+        left = quota.take("bob", "free", 4000)
+        quota.weir, there = "127.0.0.1:1", quota.weir
+        quota.settle(left, 100)
+        check.equal(quota.recover(), [], "weir is away")
+        quota.weir = there
+        check.equal((quota.recover(), quota.left("bob", "free")["used"]), ([], 4900), "and back")
+
+
 def test_strict(check):
     """What goes wrong most often where a raise is written in haste."""
     text = (FOLDER / "plans.yaml").read_text(encoding="utf-8")
@@ -214,6 +249,7 @@ def test_strict(check):
         path = pathlib.Path(folder) / "plans.yaml"
         for name, wrong, code in (("as it is", text, 0), ("without from-first", text.replace("8m/32d from-first", "8m/32d"), 1),
                                   ("misspelt", text.replace("{customer: acme", "{custmer: acme"), 1),
+                                  ("plans first", text.replace(raised, "").replace(pro, pro + raised), 1),
                                   ("behind one that hides it", text.replace(pro, pro + raised.replace('period: "2026-11"', "plan: pro")), 1)):
             path.write_text(wrong, encoding="utf-8")
             check.equal(weir("check", str(path), "--strict")[0], code, f"weir check --strict: {name}")
