@@ -98,7 +98,9 @@ static void check_print_entry(const struct weir__policy *policy, size_t i,
     check_print_meaning(entry->limit);
     cli_slicing_print_all(&use, entry->limit, LABEL);
     buffer = weir__buffer_over(text, sizeof text);
-    weir__put_format(&buffer, "%s%s", entry->key.text, missing[entry->missing]);
+    const bool dry = entry->shadow && entry->missing == WEIR__MISSING_DENY;
+    weir__put_format(&buffer, "%s%s", entry->key.text,
+                     dry ? "; counted as denied if it is missing" : missing[entry->missing]);
     check_print_row("key", text);
     if (entry->cost.attribute >= 0 || entry->cost.otherwise != 1) {
         buffer = weir__buffer_over(text, sizeof text);

@@ -23,7 +23,8 @@ struct planning {
     bool looks;     /* deny lists are noted, and nothing else */
     bool exempts;   /* allow lists count */
     size_t items;   /* of this descriptor */
-    size_t enforced_before, limits_before, shadows_before, separate_before, exempted_before;
+    size_t enforced_before, limits_before, shadows_before, separate_before, exempted_before,
+        lacking_before;
     struct {
         struct weir__item *item;
         int64_t cost;
@@ -231,7 +232,11 @@ static void plan_entry(struct planning *planning, const struct weir__policy *pol
     if (!weir__put_key(keys, policy->name, entry->name, &entry->key,
                        entry->missing == WEIR__MISSING_EMPTY, secret, planning->view)) {
         keys->len = start;
-        *ret_denied |= entry->missing == WEIR__MISSING_DENY && !entry->shadow;
+        struct weir__plan *plan = planning->plan;
+        bool denies = entry->missing == WEIR__MISSING_DENY;
+        *ret_denied |= denies && !entry->shadow;
+        if (denies && entry->shadow && plan->lacking_count < WEIR__ENTRIES_MAX)
+            plan->lacking[plan->lacking_count++] = (struct weir__lacking){policy, entry};
         return;
     }
     planned.key = (weir_key){keys->data + start, keys->len - start};
@@ -260,6 +265,7 @@ static void plan_deny(struct planning *planning, const struct weir__policy *poli
     plan->shadow_count = planning->shadows_before;
     plan->separate_count = planning->separate_before;
     plan->exempted_count = planning->exempted_before;
+    plan->lacking_count = planning->lacking_before;
     planning->keys.len = 0;
     for (size_t i = 0; i < planning->joined_count; i++) {
         planning->joined[i].item->cost -= planning->joined[i].cost;
@@ -505,6 +511,7 @@ static int plan_subject(const struct weir__policies *policies, const struct weir
         .shadows_before = plan->shadow_count,
         .separate_before = plan->separate_count,
         .exempted_before = plan->exempted_count,
+        .lacking_before = plan->lacking_count,
         .err = err,
     };
     int code = 0;

@@ -42,6 +42,12 @@ struct weir__item {
     weir_decision decision; /* executed: all its limits in one; a code: nothing was decided */
 };
 
+/* An entry in shadow whose key cannot be made, which would deny the request. */
+struct weir__lacking {
+    const struct weir__policy *policy;
+    const struct weir__entry *entry;
+};
+
 /* Why a verdict is DENY. */
 enum weir__denial { WEIR__DENIED_LISTED, WEIR__DENIED_MISSING };
 
@@ -63,6 +69,8 @@ struct weir__plan {
     const struct weir__policy
         *exempted[WEIR__EXEMPTED_MAX]; /* whose allow lists have the request, also past them */
     size_t exempted_count;
+    struct weir__lacking lacking[WEIR__ENTRIES_MAX]; /* more are not counted */
+    size_t lacking_count;
     int64_t wait_us; /* the longest acceptable delay, for all items */
     int64_t asked;   /* the cost that came with the request; -1: none did */
     enum weir__together together;
@@ -86,7 +94,7 @@ static inline void weir__plan_begin(struct weir__plan *plan)
     plan->verdict = WEIR__VERDICT_NONE;
     plan->by = plan->listed = NULL;
     plan->listed_at = 0;
-    plan->exempted_count = 0;
+    plan->exempted_count = plan->lacking_count = 0;
     plan->wait_us = WEIR_WAIT_DEFAULT;
     plan->asked = -1;
     plan->together = WEIR__TOGETHER;

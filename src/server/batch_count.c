@@ -91,6 +91,9 @@ static void count_report_undecided(struct server_thread *thread, const struct we
 static void count_shadows(struct server_thread *thread, const struct server_rules *rules,
                           const struct weir__plan *plan)
 {
+    for (size_t i = 0; i < plan->lacking_count; i++)
+        server_count_shadow(thread->counters, rules->series.entries[plan->lacking[i].entry->index],
+                            false);
     for (size_t i = 0; i < plan->shadow_count; i++) {
         const struct weir__item *it = &plan->shadow[i];
         if (WEIR__UNLIKELY(it->decision.code))
@@ -126,10 +129,31 @@ void server_plan_count(struct server_thread *thread, const struct server_rules *
 
 uint32_t server_plan_shadow_denied(const struct weir__plan *plan)
 {
-    uint32_t denied = 0;
+    uint32_t denied = (uint32_t)plan->lacking_count;
     for (size_t i = 0; i < plan->shadow_count; i++)
         denied += !plan->shadow[i].decision.allowed;
     return denied;
+}
+
+/* One of a list of those in shadow; its key is NULL: it cannot be made. *ret_whole: how much of the
+ * list has room. */
+static void count_put_shadow(struct weir__buffer *out, const struct weir__policy *policy,
+                             const struct weir__entry *entry, const weir_key *key,
+                             size_t *ret_whole)
+{
+    struct weir__json json = {out, false};
+    if (*ret_whole > 0)
+        weir__put(out, ",", 1);
+    weir__json_open(&json, NULL, '{');
+    weir__json_put_string(&json, "policy", policy->name);
+    weir__json_put_string(&json, "entry", entry->name);
+    if (key)
+        weir__json_put_key(&json, key->data, key->len);
+    else
+        weir__json_put_null(&json, "key");
+    weir__json_close(&json, '}');
+    if (!out->cut)
+        *ret_whole = out->len;
 }
 
 /* What limits in shadow would have denied: policy, limit and key of each, as many as there is room
@@ -138,21 +162,12 @@ static struct weir__span count_put_shadows(const struct weir__plan *plan, char *
 {
     struct weir__buffer out = weir__buffer_over(room, size);
     size_t whole = 0;
-    for (size_t i = 0; i < plan->shadow_count; i++) {
+    for (size_t i = 0; i < plan->lacking_count && !out.cut; i++)
+        count_put_shadow(&out, plan->lacking[i].policy, plan->lacking[i].entry, NULL, &whole);
+    for (size_t i = 0; i < plan->shadow_count && !out.cut; i++) {
         const struct weir__item *it = &plan->shadow[i];
-        struct weir__json json = {&out, false};
-        if (plan->shadow[i].decision.allowed)
-            continue;
-        if (whole > 0)
-            weir__put(&out, ",", 1);
-        weir__json_open(&json, NULL, '{');
-        weir__json_put_string(&json, "policy", it->policy->name);
-        weir__json_put_string(&json, "entry", it->entry->name);
-        weir__json_put_key(&json, it->key.data, it->key.len);
-        weir__json_close(&json, '}');
-        if (out.cut)
-            break;
-        whole = out.len;
+        if (!it->decision.allowed)
+            count_put_shadow(&out, it->policy, it->entry, &it->key, &whole);
     }
     return (struct weir__span){room, whole};
 }

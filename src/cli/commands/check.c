@@ -287,6 +287,15 @@ static void check_print_meant(const struct job *job, const struct weir__policies
     puts("?");
 }
 
+/* What in shadow would deny the request, as an attribute is missing. */
+static void check_print_lacking(const struct weir__plan *plan)
+{
+    for (size_t i = 0; i < plan->lacking_count; i++)
+        printf("would be denied, were it not in shadow: an attribute in the key of %s, limit %s, "
+               "is missing\n",
+               plan->lacking[i].policy->name, plan->lacking[i].entry->name);
+}
+
 static void check_print_plan(const struct job *job, const struct weir__policies *policies,
                              const struct weir__plan *plan)
 {
@@ -295,8 +304,9 @@ static void check_print_plan(const struct job *job, const struct weir__policies 
     struct cli_style style = cli_style_of(stdout);
     switch (plan->verdict) {
     case WEIR__VERDICT_NONE:
-        printf("%sallowed%s: no policy applies to %s\n", style.good, style.off, shown);
-        if (!job->policy)
+        printf("%sallowed%s: no %s applies to %s\n", style.good, style.off,
+               plan->lacking_count > 0 ? "limit" : "policy", shown);
+        if (!job->policy && plan->lacking_count == 0)
             check_print_by_name(policies);
         break;
     case WEIR__VERDICT_ALLOW:
@@ -325,6 +335,7 @@ static void check_print_plan(const struct job *job, const struct weir__policies 
     case WEIR__VERDICT_UNREADABLE:
         assert(!"a verdict of logs only");
     }
+    check_print_lacking(plan);
 }
 
 static void check_put_planned(struct weir__json *json, const char *name, const struct job *job,
@@ -356,6 +367,16 @@ static void check_print_plan_json(const struct job *job, const struct weir__plan
     weir__json_put_string(&json, "policy", plan->by ? plan->by->name : NULL);
     check_put_planned(&json, "takes", job, plan, plan->enforced, plan->enforced_count);
     check_put_planned(&json, "shadow", job, plan, plan->shadow, plan->shadow_count);
+    if (plan->lacking_count > 0) {
+        weir__json_open(&json, "shadow_missing", '[');
+        for (size_t i = 0; i < plan->lacking_count; i++) {
+            weir__json_open(&json, NULL, '{');
+            weir__json_put_string(&json, "policy", plan->lacking[i].policy->name);
+            weir__json_put_string(&json, "name", plan->lacking[i].entry->name);
+            weir__json_close(&json, '}');
+        }
+        weir__json_close(&json, ']');
+    }
     cli_json_end(&json, '}');
 }
 

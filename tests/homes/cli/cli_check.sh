@@ -233,6 +233,17 @@ exits "strict: an attribute that callers send" 0 check "$file" --strict
 sed -i 's/customer/period/' "$file"
 exits "strict: one that looks a little like method" 0 check "$file" --strict
 
+# ---- missing: deny in shadow ----
+printf 'version: 1\npolicies:\n  - {name: p, key: user, missing: deny, shadow: true, limit: smooth 5/s}\n' | write
+run check "$file"
+has "missing in shadow: in words" "key        user; counted as denied if it is missing" "$out"
+run check "$file" --request "path=/x"
+has "missing in shadow: of a request" "would be denied, were it not in shadow: an attribute in the key of p, limit p, is missing" "$out"
+run check "$file" --request "path=/x" --json
+has "missing in shadow: as JSON" '"shadow_missing":[{"policy":"p","name":"p"}]' "$out"
+run check "$file" --request "user=ann"
+lacks "missing in shadow: who has a key" "would be denied" "$out"
+
 # ---- an attribute that is nearly another one of the file ----
 alike() { # NAME, WORD and MEANT or - and -, what the policy has beside its name and limit
     printf 'version: 1\npolicies:\n  - {name: p, limit: smooth 5/s, %s}\n' "$4" | write

@@ -147,6 +147,34 @@ def test_shadows_name_their_keys(check):
         check.equal([row["key"] for row in top[0]["shadow_denied"]], ["w/{user=ann}"], "a policy of nothing but shadows")
 
 
+def test_shadows_without_a_key(check):
+    """missing: deny in shadow: who has no key would be denied, and is counted, in whatever form it comes."""
+    policies = """version: 1
+policies:
+  - {name: apart, match: {path: /apart}, key: user, missing: deny, shadow: true, limit: fixed-window 9/d}
+  - name: beside
+    match: {path: /beside}
+    key: user
+    limits:
+      - {name: all, key: "'all'", limit: fixed-window 9/d}
+      - {name: own, missing: deny, shadow: true, limit: fixed-window 9/d}
+      - {name: lax, shadow: true, limit: fixed-window 9/d}
+"""
+    with weir_server.Server("--access-log log --access-log-sample 1000000000 --access-log-denials", policies=policies) as server, \
+            http_client.Client(server.port) as client, server.client() as resp:
+        answers = [client.post("/v1/take", {"attributes": {"path": path}}) for path in ("/apart", "/beside")]
+        check.equal([(it.status, it.json["verdict"]) for it in answers], [(200, "none"), (200, "limits")], "nobody is denied")
+        resp.call("WEIR.DECIDE", "path", "/apart")
+        client.post("/v1/take", {"attributes": {"path": "/apart", "user": "ann"}})
+        lines = [(line["allowed"], line["shadow_denied"], line["shadows"]) for line in logged(server, 3)]
+        wanted = [(True, 1, [{"policy": policy, "entry": entry, "key": None}]) for policy, entry in (("apart", "apart"), ("beside", "own"), ("apart", "apart"))]
+        check.equal(lines, wanted, "the log")
+        page = client.get("/metrics").body.decode()
+        for policy, limit, outcome, count in (("apart", "apart", "denied", 2), ("apart", "apart", "allowed", 1), ("beside", "own", "denied", 1), ("beside", "lax", "denied", 0)):
+            check.contains(page, f'weir_shadow_decisions_total{{policy="{policy}",limit="{limit}",outcome="{outcome}"}} {count}', "the metric")
+        check.equal(client.get("/v1/stats").json["totals"]["shadow_denied"], 3, "the totals")
+
+
 def test_requests_are_logged(check):
     """With --access-log-request: address, method and path, as policies read them."""
     text = POLICIES.replace("version: 1\n", "version: 1\ntrusted_proxies: [127.0.0.1]\n")
