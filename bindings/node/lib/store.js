@@ -148,6 +148,7 @@ class Store {
                 native.denyFull(this.#handle);
             if (this.#timeUs !== null)
                 this.setTime(this.#timeUs);
+            native.begins(this.#handle);
             process.emitWarning(`${this.#url} was replaced: what the old zone had counted is lost, this process counts in the new one from now on`, "WeirWarning");
             return true;
         }

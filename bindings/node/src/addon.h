@@ -78,6 +78,7 @@ struct store {
     struct addon *addon;
     weir_store *store; /* NULL: closed, or a remote one that was not opened yet */
     bool remote, closed;
+    int64_t since_us; /* when it took the place of a zone that was replaced; 0: it is the first */
     char *url;
     /* remote: jobs wait here; under `opening` is what threads of the pool write */
     struct lane {

@@ -9,6 +9,8 @@
  */
 #include "addon.h"
 
+#include "limit/receipt.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -210,6 +212,17 @@ void job_free(napi_env env, struct job *job)
 
 /* ---- running: no Node-API, any thread ---- */
 
+/* The real cost. What a zone counted that was replaced is lost: nothing of it is given back in the
+ * new one, where others are charged. */
+static int64_t job_settle_cost(const struct job *job)
+{
+    struct weir__correction charge;
+    int64_t since_us = job->store->since_us;
+    bool lost = since_us > 0 && weir__receipt_read(job->receipt, &charge) &&
+                charge.charged_at_us < since_us;
+    return lost && job->number < charge.charged ? charge.charged : job->number;
+}
+
 void job_run(struct job *job, weir_store *store)
 {
     const weir_request *first = job->requests;
@@ -226,7 +239,8 @@ void job_run(struct job *job, weir_store *store)
         job->code = weir_take_many(store, job->requests, job->n, job->folded);
         break;
     case VERB_SETTLE:
-        job->code = weir_settle(store, key, first->limit, job->receipt, job->number, &job->error);
+        job->code =
+            weir_settle(store, key, first->limit, job->receipt, job_settle_cost(job), &job->error);
         break;
     case VERB_RESET:
         job->code = weir_reset_key(store, key, &job->error);

@@ -201,6 +201,20 @@ static napi_value store_deny_full(napi_env env, napi_callback_info info)
     return addon_code(env, code);
 }
 
+/* begins(store): it has taken the place of a zone that was replaced, now. */
+static napi_value store_begins(napi_env env, napi_callback_info info)
+{
+    size_t argc = 1;
+    napi_value argv[1];
+    napi_get_cb_info(env, info, &argc, argv, NULL, NULL);
+    struct store *store = value_store(env, argv[0]);
+    int code = store_usable(store);
+    assert(!store->remote);
+    if (code == 0)
+        store->since_us = weir__store_now(store->store);
+    return addon_code(env, code);
+}
+
 static void store_numbers(napi_env env, napi_value object, const char *const *names,
                           const uint64_t *numbers, size_t n)
 {
@@ -265,6 +279,7 @@ void store_init(napi_env env, napi_value exports)
     addon_function(env, exports, "close", store_close, NULL);
     addon_function(env, exports, "setTime", store_set_time, NULL);
     addon_function(env, exports, "denyFull", store_deny_full, NULL);
+    addon_function(env, exports, "begins", store_begins, NULL);
     addon_function(env, exports, "info", store_info, NULL);
     addon_function(env, exports, "counts", store_counts, NULL);
 }

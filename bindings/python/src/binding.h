@@ -55,6 +55,7 @@ typedef struct {
 struct handle {
     weir_store *store;
     Py_ssize_t calls; /* that use it now; wake-ups count as well */
+    int64_t since_us; /* when it took the place of a zone that was replaced; 0: it is the first */
 };
 
 typedef struct {

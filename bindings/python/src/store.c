@@ -2,6 +2,7 @@
  * and the waits, leases.c the leases. */
 #include "binding.h"
 
+#include "limit/receipt.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -116,6 +117,7 @@ static void store_replace(StoreObject *self)
     if (code == 0) {
         if (self->denies_full)
             weir__store_deny_full(made->store);
+        made->since_us = weir__store_now(made->store);
         self->handle = made;
     }
     store_tell_replaced(self, code ? err.message : NULL);
@@ -398,6 +400,16 @@ static PyObject *settle_receipt(PyObject *receipt)
     return text;
 }
 
+/* The real cost. What a zone counted that was replaced is lost: nothing of it is given back in the
+ * new one, where others are charged. */
+static int64_t settle_cost(const struct handle *handle, const char *receipt, int64_t actual)
+{
+    struct weir__correction charge;
+    bool lost = handle->since_us > 0 && weir__receipt_read(receipt, &charge) &&
+                charge.charged_at_us < handle->since_us;
+    return lost && actual < charge.charged ? charge.charged : actual;
+}
+
 static PyObject *settle(StoreObject *self, const struct asked *asked, PyObject *receipt)
 {
     Py_ssize_t len;
@@ -414,7 +426,7 @@ static PyObject *settle(StoreObject *self, const struct asked *asked, PyObject *
     do {
         PyThreadState *state = store_leave(self);
         code = weir_settle_n(handle->store, asked->key, asked->len, asked->limit->limit, text,
-                             asked->cost, &err);
+                             settle_cost(handle, text, asked->cost), &err);
         store_return(state);
     } while (store_again(self, &handle, code));
     store_end(self, handle);

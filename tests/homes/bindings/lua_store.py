@@ -245,10 +245,15 @@ def test_replaced_zone(check):
         limit = "fixed-window 1000000/100d"
         ask = f'return weir.open("{address}"):take("k", "{limit}").remaining'
         check.equal([nginx.lua(ask) for _ in range(2)], [999999, 999998], "a zone in a file")
+        before = time.time_ns() // 1000
         os.unlink(f"{folder}/zone")
         subprocess.run([build.WEIR, "take", "k", limit, "--cost", "500000", "--store", address], check=True, stdout=subprocess.DEVNULL)
         check.equal(nginx.lua(f'return weir.open("{address}"):check()'), True, "the check opens the new one at once")
         check(nginx.wait_for(lambda: nginx.lua(ask) < 500000), "the new one is used; zones look at their file once per second")
+        settle = f's:settle("k", "{limit}", R, 0) return s:peek("k", "{limit}", 0).remaining'
+        left = nginx.lua(f'return weir.open("{address}"):peek("k", "{limit}", 0).remaining')
+        check.equal(nginx.lua(f'local s, R = weir.open("{address}"), "w1-{before}-100" {settle}'), left, "what the old one charged is lost, and gives nothing back")
+        check.equal(nginx.lua(f'local s = weir.open("{address}") local R = weir.receipt(s:take("k", "{limit}", 100)) {settle}'), left, "a charge of the new one is given back")
         check.equal(nginx.lua(f'return weir.open("{address}"):check(), weir.open("{address}"):info().keys'), [True, 1], "check and info")
 
 

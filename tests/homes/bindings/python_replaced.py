@@ -17,7 +17,7 @@ bindings.in_python(__file__)
 import weir  # noqa: E402
 
 NOW, SECOND = 1_700_000_000_000_000, 1_000_000
-LIMIT, SLOTS = "fixed-window 100/h from-first", "concurrent 1 lease 1h"
+LIMIT, HOURLY, SLOTS = "fixed-window 100/h from-first", "fixed-window 100/h", "concurrent 1 lease 1h"
 
 
 class Lines(logging.Handler):
@@ -112,6 +112,26 @@ def test_held(check):
         check(store.acquire("slots", SLOTS).allowed, "others may have the slot")
 
 
+def test_settled(check):
+    """A charge of the old zone is lost with it. To settle it gives nothing back of what others were charged in the new one."""
+    for first in ("settle", "take"):
+        with zone() as (store, replace, _):
+            old = store.take("k", HOURLY, 50)
+            replace()
+            with weir.Store(store.url) as other:
+                other.set_time(old.time_us + 1)
+                other.take("k", HOURLY, 60)
+            if first == "take":
+                store.take("other", HOURLY)
+            check(store.settle("k", HOURLY, old, 10) is True, f"{first} first: it is settled")
+            check.equal(store.peek("k", HOURLY).remaining, 40, f"{first} first: others stay charged")
+            new = store.take("k", HOURLY, 30)
+            store.settle("k", HOURLY, new, 10)
+            check.equal(store.peek("k", HOURLY).remaining, 30, f"{first} first: a charge of the new zone is corrected")
+            store.settle("k", HOURLY, store.take("k", HOURLY, 1), 5)
+            check.equal(store.peek("k", HOURLY).remaining, 25, f"{first} first: also upwards")
+
+
 def test_not_a_zone(check):
     """Nothing is decided, and the log says why, once. As soon as there is a zone, it is used."""
     with zone() as (store, replace, lines):
@@ -164,7 +184,7 @@ def test_threads(check):
         check(all("closed" in it for it in wrong), f"calls: {wrong}")
 
 
-TESTS = [test_verbs, test_held, test_not_a_zone, test_threads]
+TESTS = [test_verbs, test_removed, test_held, test_settled, test_not_a_zone, test_threads]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

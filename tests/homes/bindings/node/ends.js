@@ -183,6 +183,16 @@ if (!isMainThread) {
         fs.renameSync(`${place}.away`, place);
         replace();
         same([store.renew("s", slots, lease), store.acquire("s", slots).allowed], [false, true], "leases of the old zone are gone");
+        const hourly = "fixed-window 100/h", [late, again] = opened(), old = late.take("c", hourly, 50);
+        again();
+        const other = new Store(address);
+        other.setTime(1700000000000001);
+        other.take("c", hourly, 60);
+        same([late.settle("c", hourly, old.receipt, 10), late.peek("c", hourly, 0).remaining], [true, 40], "what the old zone charged is lost: others stay charged in the new one");
+        const charged = late.take("c", hourly, 30);
+        same([late.settle("c", hourly, charged.receipt, 10), late.peek("c", hourly, 0).remaining], [true, 30], "charges of the new zone are corrected");
+        other.close();
+        late.close();
         await new Promise((resolve) => setTimeout(resolve, 1100)); // it is opened again once per second
         replace("no zone");
         for (let i = 0; i < 3; i++)
@@ -190,7 +200,7 @@ if (!isMainThread) {
         store.close();
         await new Promise((resolve) => setImmediate(resolve));
         process.off("warning", onWarning);
-        same([warned.length, warned.filter((text) => text.includes("was replaced: what the old zone")).length, warned.filter((text) => text.includes("cannot be opened")).length], [10, 9, 1], `warnings: ${warned}`);
+        same([warned.length, warned.filter((text) => text.includes("was replaced: what the old zone")).length, warned.filter((text) => text.includes("cannot be opened")).length], [11, 10, 1], `warnings: ${warned}`);
         fs.unlinkSync(place);
     }
 

@@ -60,7 +60,20 @@ local function reopened(self, code)
         return false
     end
     self.handle = handle
+    local clock = limit_of("fixed-window 1/s") -- any limit: the answer has the time of the store
+    if clock and C.weir_peek_n(handle, "clock", 5, clock, 1, one, failure) == 0 then
+        self.since = tonumber(one.time_us)
+    end
     return true
+end
+
+-- The real cost for settle. What a zone counted that was replaced is lost: nothing of it is given
+-- back in the new one, where others are charged.
+local function settle_cost(self, receipt, actual)
+    local at, charged = receipt:match("^w%d%-(%d+)%-(%d+)")
+    charged = tonumber(charged)
+    local lost = self.since and charged and tonumber(at) < self.since
+    return lost and actual < charged and charged or actual
 end
 
 -- A function of the library, once more if its zone was replaced.
@@ -184,7 +197,12 @@ function methods:settle(key, given, receipt, actual)
     if not limit then
         return nil, err, name
     end
-    local code = call(self, "weir_settle_n", key, #key, limit, receipt, actual, failure)
+    local cost = settle_cost(self, receipt, actual)
+    local code = C.weir_settle_n(self.handle, key, #key, limit, receipt, cost, failure)
+    if reopened(self, code) then
+        cost = settle_cost(self, receipt, actual)
+        code = C.weir_settle_n(self.handle, key, #key, limit, receipt, cost, failure)
+    end
     if code == ESETTLED then
         return true, "before"
     elseif code ~= 0 then
