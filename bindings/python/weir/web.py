@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from . import _slots, _weir
+from . import _slots, _weir, _words
 from ._store import AnyStore, as_store
 from ._types import Key, LimitText
 
@@ -284,7 +284,7 @@ class Rule(NamedTuple):
         own = self.key
 
         def key(request: Request) -> Optional[Key]:
-            found: Optional[Key] = joined(word, own(request))
+            found: Optional[Key] = _words.joined(word, own(request))
             return found
         return self._replace(key=Known(key, word))
 
@@ -303,61 +303,6 @@ def as_rules(rules: Rules) -> List[Rule]:
     if not listed:
         raise ValueError("there are no rules: expected at least one limit")
     return [rule.checked() if isinstance(rule, Rule) else Rule(rule) for rule in listed]
-
-
-@functools.lru_cache(1)
-def spare() -> _weir.Store:
-    """A store in which nothing is ever taken: it says how large limits are, and which would share a state. It has room for the largest."""
-    return _weir.Store("memory:8m?large=90%")
-
-
-def share(one: Rule, other: Rule) -> bool:
-    """Whether their limits would have one state under one key. If they are too many for one call, that is not known."""
-    try:
-        spare().peek_all([("key", one.limit, 0), ("key", other.limit, 0)])
-    except (_weir.ESHARED, _weir.EINVAL):
-        return True
-    return False
-
-
-def own_words(rules: List[Rule]) -> List[str]:
-    """For each rule, a beginning that no other has: its name, or its number."""
-    taken = [str(rule.origin()) for rule in rules if not rule.shadow]
-    words = []
-    for number, rule in enumerate(rules, 1):
-        kind = "shadow." if rule.shadow else ""
-        word = f"{kind}{rule.name or f'rule{number}'}:"
-        if any(word.startswith(it) or it.startswith(word) for it in taken):
-            word = f"{kind}rule{number}:"
-        taken.append(word)
-        words.append(word)
-    return words
-
-
-def beginnings(rules: List[Rule]) -> List[str]:
-    """What is put before the keys of each rule. A client may choose what a function of the program returns. If an equal key of another
-    rule would share its state, the function's keys always begin with its rule's name: so they never depend on those of other rules."""
-    words, found = own_words(rules), []
-    enforced = [rule for rule in rules if not rule.shadow]
-    for rule, word in zip(rules, words):
-        alike = [it for it in enforced if it.origin() == rule.origin()]
-        others = [it for it in enforced if it.origin() != rule.origin()]
-        if rule.shadow:
-            found.append(word)
-        elif isinstance(rule.origin(), str) or not any(share(one, other) for one in alike for other in others):
-            found.append("")
-        else:
-            found.append(words[rules.index(alike[0])])  # two rules of one function
-    return found
-
-
-def joined(word: str, key: Optional[Key]) -> Any:
-    """The key with its rule's word, unless it begins so already. What is not a key stays as it is, for the store to refuse."""
-    if not word or not key or not isinstance(key, (str, bytes)):
-        return key
-    if isinstance(key, str):
-        return key if key.startswith(word) else word + key
-    return key if key.startswith(word.encode()) else word.encode() + key
 
 
 def is_key(key: Key) -> bool:
@@ -447,7 +392,7 @@ class Guard:
         self.places = [rule.places() for rule in given]
         self.rules = [rule.own_key()._replace(limit=self.store.limit(rule.limit)) for rule in given]
         self.exempt, self.on_error, self.on_denied, self.headers = as_exempt(exempt), on_error, on_denied, headers
-        self.on_shadow, self.begins = on_shadow, beginnings(self.rules)
+        self.on_shadow, self.words = on_shadow, _words.as_words(self.rules)
         self.trusted_hops, self.deny_status, self.prefixes = trusted_hops, deny_status, {4: ipv4_prefix, 6: ipv6_prefix}
         self.told = 0.0
         self.check_rules()
@@ -459,7 +404,7 @@ class Guard:
                 raise ValueError(f"the rule {rule.called()} is in shadow and concurrent: shadow=True is for the other kinds of limit")
         enforced = [(its, rule) for its, rule in zip(self.places, self.rules) if not rule.shadow]
         for (its, one), (places, other) in itertools.combinations(enforced, 2):
-            if one.origin() == other.origin() and overlap(its, places) and share(one, other):
+            if one.origin() == other.origin() and overlap(its, places) and _words.share(one, other):
                 raise _weir.ESHARED(f"two limits of one key would share a state: of the rules {one.called()} and {other.called()}; give each its own key")
         try:
             for _, rule in enforced:
@@ -479,11 +424,11 @@ class Guard:
             return None
         found: List[Tuple[Key, Rule, int]] = []
         shadows: List[Tuple[Key, Rule, int]] = []
-        for rule, places, word in zip(self.rules, self.places, self.begins):
+        for rule, places, words in zip(self.rules, self.places, self.words):
             try:
                 key = rule.key(request) if places is None or request.is_at(places) else None
                 if key is not None:
-                    one = joined(word, key), rule, rule.cost(request) if callable(rule.cost) else rule.cost
+                    one = words.key(key), rule, rule.cost(request) if callable(rule.cost) else rule.cost
                     (shadows if rule.shadow else found).append(one)
             except Exception as error:
                 if not rule.shadow:
@@ -595,7 +540,7 @@ class Guard:
         if self.on_error == "allow" and not isinstance(error, _weir.EFULL):  # who fills the store does not get through by it
             return None
         sizes = [(str(i), limit, cost) for i, (_, limit, cost) in enumerate(asked.requests)]
-        return spare().peek_all(sizes)._refused(isinstance(error, _weir.EFULL))
+        return _words.spare().peek_all(sizes)._refused(isinstance(error, _weir.EFULL))
 
 
 def answer(status: int, fields: Fields, body: bytes, kind: str = "application/problem+json") -> Answer:

@@ -134,13 +134,41 @@ def test_words(check, client):
             ([rule("concurrent 9"), rule("concurrent 8 lease 5s", key=own)], ["", "rule2:"]),
             ([rule("sliding-log 100k/h"), rule("concurrent 100k", key=own), rule("sliding-log 99k/h", key=other, name="many")], ["", "", "many:"]),
             ([rule("fixed-window 9/h", key=own), rule("fixed-window 8/h", key=other, name="b")], ["rule1:", "b:"]),
+            ([rule("fixed-window 9/h", key=own, name="rule2"), rule("fixed-window 8/h", key=other), rule("fixed-window 7/h", key=lambda r: "k")], ["rule2:", "rule5:", "rule3:"]),
             ([rule("fixed-window 9/h", key=own, name="a"), rule("fixed-window 8/h", key=other, name="a")], ["a:", "rule2:"]),
             ([rule("fixed-window 9/h"), rule("fixed-window 8/h", key=own, name="ip")], ["", "rule2:"]),
             ([rule("fixed-window 9/h", path="/a"), rule("fixed-window 8/h", key=own, name="/a")], ["", "rule2:"]),
             ([rule("fixed-window 9/h", path="/a", key=own), rule("fixed-window 8/h", path="/b", key=own)], ["", ""]),
             ([rule("fixed-window 9/h"), rule("fixed-window 8/h", key=own, shadow=True), rule("fixed-window 8/h", key=own, shadow=True, name="s")],
              ["", "shadow.rule2:", "shadow.s:"])):
-        check.equal(client(store_at(), rules).app.guard.begins, wanted, f"{client.kind}: {wanted}")
+        check.equal([it.begins for it in client(store_at(), rules).app.guard.words], wanted, f"{client.kind}: {wanted}")
+
+
+@both
+def test_words_of_paths(check, client):
+    """The names of two paths' rules, one of which begins with the other: no user of one is an address of the other. Other keys stay as they are."""
+    def user(r):
+        return r.header("x-user")
+    for short, long, mine, key in (("api", "api:admin", "admin:198.51.100.9", user), ("/v1", "/v1:b", b"b:198.51.100.9", lambda r: user(r).encode()),
+                                   ("header.x-user", "header.x-user:b", "b:198.51.100.9", user)):
+        store = store_at()
+        web = client(store, [weir.web.Rule("fixed-window 9/h from-first", key=key, name=short, path="/a"), weir.web.Rule("fixed-window 2/h from-first", name=long, path="/b")])
+        spelled = mine if isinstance(mine, str) else mine.decode()
+        check.equal([web.ask("/a", headers=[("X-User", spelled)])[0] for _ in range(3)], [200, 200, 200], f"{web.kind}: {short}")
+        check.equal(web.ask("/b", peer="198.51.100.9")[0], 200, f"{web.kind}: {long} has its own count")
+        web.ask("/a", headers=[("X-User", "ann")])
+        keys = (f"{short}:ann", f"rule1:{short}:{spelled}", f"{long}:198.51.100.9")
+        check.equal([store.peek(it, "fixed-window 9/h from-first").remaining for it in keys], [8, 6, 8], f"{web.kind}: the keys of {short}")
+    store = store_at()
+    web = client(store, [weir.web.Rule("fixed-window 9/h", key=weir.web.by_header("X-User")), weir.web.Rule("fixed-window 2/h", name="no-header.x-user", path="/b"),
+                         weir.web.Rule("token-bucket 2/h", name="header.x-user:t", path="/c")])
+    web.ask("/a")
+    web.ask("/a", headers=[("X-User", "t:1")])
+    left = [store.peek(it, "fixed-window 9/h").remaining for it in ("rule1:no-header.x-user:192.0.2.7", "header.x-user:t:1")]
+    check.equal(left, [8, 8], f"{web.kind}: a field that is missing; a limit of another kind")
+    rules = [weir.web.Rule("fixed-window 3/h", key=user, name="s", path=path) for path in ("/a", "/b")]
+    web = client(store_at(), [*rules, weir.web.Rule("fixed-window 5/h", name="s:b", path="/c")])
+    check.equal([web.ask(path, headers=[("X-User", "b:1")])[0] for path in ("/a", "/b", "/a", "/b")], [200, 200, 200, 429], f"{web.kind}: one name is one count")
 
 
 def store_left(client, rules):
@@ -470,7 +498,7 @@ def test_servers(check):
                 check.equal(400 in plain, "has put an address of X-Forwarded-For in the place" in workers.output(), f"{name}: the log")
 
 
-TESTS = [test_told, test_full_and_closed, test_same_key, test_chosen_keys, test_words, test_shared_paths, test_shadow_mistakes, test_shadow, test_rules, test_which_rule, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_proxy, test_replaced, test_servers]
+TESTS = [test_told, test_full_and_closed, test_same_key, test_chosen_keys, test_words, test_words_of_paths, test_shared_paths, test_shadow_mistakes, test_shadow, test_rules, test_which_rule, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_proxy, test_replaced, test_servers]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
