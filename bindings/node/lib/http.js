@@ -14,6 +14,7 @@ const STYLES = ["ietf", "ietf-06", "x-ratelimit", "openai", "retry-after", "off"
 const PROBLEM = "application/problem+json";
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const COST_MAX = 1e12;
+const LIMITS_MAX = 16; // of one call
 const WARN_MS = 60e3; // between two warnings of one limiter
 
 function functionOr(value, what, accepts, expected) {
@@ -47,8 +48,8 @@ function rulesOf(options, defaultKey) {
     const { limits, key, limit, cost, name, shadow } = options;
     if (limits === undefined)
         return apart([ruleOf({ key, limit, cost, name, shadow }, defaultKey)]);
-    if (!Array.isArray(limits) || limits.length < 1 || limits.length > 16)
-        throw new errors.EINVAL("invalid limits: expected an array of 1 to 16 rules");
+    if (!Array.isArray(limits) || limits.length < 1 || limits.length > LIMITS_MAX)
+        throw new errors.EINVAL(`invalid limits: expected an array of 1 to ${LIMITS_MAX} rules`);
     if (limit !== undefined)
         throw new errors.EINVAL("there are limit and limits: expected one of them");
     return apart(limits.map((rule) => ruleOf({ ...(key === undefined ? {} : { key }), ...(cost === undefined ? {} : { cost }), ...rule }, defaultKey)));
@@ -77,18 +78,29 @@ function share(one, other) {
 
 const meet = (one, other) => one.startsWith(other) || other.startsWith(one);
 
+/** What begins no key of others: the rule's name, or its number, or a higher one that is nobody's. */
+function wordOf({ name, shadow }, number, { length }, taken) {
+    const kind = shadow ? "shadow." : "";
+    let word = `${kind}${name ?? `rule${number}`}:`;
+    for (let n = number; taken.some((other) => meet(word, other)); n += length) // each one that is taken can meet one number
+        word = `${kind}rule${n}:`;
+    return word;
+}
+
 /**
  * A client may choose what a function returns. If an equal key of another rule would share its state, the function's keys always begin with its
  * rule's name: so they never depend on those of other rules. So do those of a rule whose text, or address, an earlier one has.
  */
 function apart(rules) {
     const enforced = rules.filter((rule) => !rule.shadow), taken = enforced.flatMap(({ begins }) => (begins ? [begins] : []));
+    const always = enforced.reduce((sum, { begins, fixed }) => sum + (begins && fixed ? fixed.length : 0), 0);
+    if (always > LIMITS_MAX)
+        throw new errors.EINVAL(`invalid limits: ${always} of them apply to each request, expected at most ${LIMITS_MAX}`);
     for (const [i, rule] of rules.entries()) {
         const others = rule.begins ? enforced.slice(0, enforced.indexOf(rule)).filter((other) => other.begins) : enforced.filter((other) => other !== rule);
         if (!rule.shadow && !others.some((other) => meet(rule.begins, other.begins) && share(rule, other)))
             continue;
-        const kind = rule.shadow ? "shadow." : "", word = `${kind}${rule.name ?? `rule${i + 1}`}:`;
-        rule.word = taken.some((other) => meet(word, other)) ? `${kind}rule${i + 1}:` : word;
+        rule.word = wordOf(rule, i + 1, rules, taken);
         taken.push(rule.word);
     }
     return rules;
@@ -107,7 +119,7 @@ function refusal(requests, full) {
     const decision = spare().peekAll(requests?.map(({ limit }, i) => ({ key: `${i}`, limit, cost: 0 })) ?? [{ key: "none", limit: "token-bucket 1/s" }]);
     for (const row of [decision, ...decision.rows])
         Object.assign(row, { allowed: false, full, closed: !full, remaining: 0, granted: 0, delayUs: 0, resetAfterUs: 0, retryAfterUs: 1e6 });
-    return decision;
+    return Object.assign(decision, { binding: 0, limit: decision.rows[0].limit }); // none of them denies: the first one is told
 }
 
 const seconds = (us) => (us < 0 ? null : us / 1e6);
@@ -120,6 +132,12 @@ function denial(status, fieldsOf, decision, violated) {
     const type = reason === "limit" ? { type: "https://iana.org/assignments/http-problem-types#quota-exceeded" } : {};
     const body = { ...type, title: STATUS_CODES[status] ?? "Denied", status, reason, ...told };
     return { pass: false, status, fields: [["weir-reason", reason], ...fieldsOf], type: PROBLEM, body: JSON.stringify(body), decision };
+}
+
+/** One line for the log: a client may have written part of it. */
+function printed(text) {
+    const line = text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (it) => `\\u{${it.codePointAt(0).toString(16)}}`);
+    return line.length > 500 ? `${line.slice(0, 500)}…` : line;
 }
 
 /** What a client sent makes no key. */
@@ -313,7 +331,16 @@ class Limiter {
         this.#warn(error, pass);
         if (pass)
             return { pass, error, fields: [] };
-        return { ...this.#denial(named, refusal(named, full)), error };
+        return { ...this.#refused(named, full), error };
+    }
+
+    /** What cannot even be asked about, as too many limits, gets the plain denial. */
+    #refused(named, full) {
+        try {
+            return this.#denial(named, refusal(named, full));
+        } catch {
+            return this.#denial(undefined, refusal(undefined, full));
+        }
     }
 
     // Nobody else sees the error, so the program's log has it, now and then.
@@ -326,7 +353,7 @@ class Limiter {
         if (now < this.#warnAt + WARN_MS)
             return;
         this.#warnAt = now;
-        process.emitWarning(text, "WeirWarning");
+        process.emitWarning(printed(text), "WeirWarning");
     }
 
     /** Keeps the slots until the returned function is called. */

@@ -128,6 +128,10 @@ async function denials() {
         ["/texts", { key: "t", limit: NINE }, { key: "t", limit: HOUR }, { key: "t:", limit: HOUR }], ["/names", { ...chosen, name: "ip" }, { limit: NINE }]])
         app.get(path, limited(place, { limits }), usual);
     app.get("/equal", limited(place, { limits: [{ key: "rule2:k", limit: NINE }, { key: () => "rule2:k", limit: HOUR }] }), usual);
+    app.get("/number", limited(place, { limits: [{ key: (req) => req.query.k, limit: HOUR, name: "rule2" }, { key: (req) => req.query.k, limit: NINE }, { key: () => null, limit: NINE }] }), usual);
+    const many = (n) => Array.from({ length: 9 }, (_, i) => `fixed-window 9/${n + i}s`).join(", ");
+    app.get("/crowded", limited(place, { limits: [{ key: "c", limit: many(1) }, { key: () => "d", limit: many(60) }] }), usual);
+    app.get("/lines", limited(place, { key: () => { throw new Error(`one\nline of\u001b[31m ${"x".repeat(1000)}`); }, limit: HOUR }), usual);
     const never = () => { throw new Error("never"); }, watched = (rule, more) => limited(place, { limits: [{ key: "w", limit: "fixed-window 999/h" }, { key: "v", limit: "fixed-window 1/h", shadow: true, ...rule }], ...more });
     for (const [i, rule] of [{ key: never }, { cost: never }, { limit: never }, { key: () => "" }, { key: () => "k".repeat(65536) }, { key: () => undefined }, { cost: () => NaN }, { limit: () => "concurrent 2" }].entries())
         app.get(`/watched${i}`, watched(rule), usual);
@@ -147,6 +151,7 @@ async function denials() {
         same(JSON.parse((await get("/which")).body)["violated-policies"], ["narrow"], "which rules deny");
         answer = await get("/closed");
         same([answer.status, answer.fields["weir-reason"], answer.fields["retry-after"], answer.fields.ratelimit], [429, "closed", "1", "\"hourly\";r=0;t=1,\"token-bucket\";r=0;t=1"], "a store that failed");
+        same([JSON.parse(answer.body).binding, JSON.parse(answer.body).limit], [0, 5], "the first rule is told");
         same(Object.keys(JSON.parse(answer.body)), names, "its body");
         let i = 0;
         while ((await get(`/mine?k=new${i}`)).status === 200)
@@ -162,7 +167,12 @@ async function denials() {
         same([await statuses("/texts", 1), left("t", "rule2:t", "t:")], [[200], [8, 8, 8]], "a text twice");
         same([await statuses("/names?user=c", 1), left("ip:c", "rule1:c")], [[200], [9, 8]], "a name that other keys begin with");
         answer = await get("/equal");
-        same([answer.status, answer.fields["weir-reason"]], [429, "closed"], "keys that are equal all the same");
+        same([answer.status, left("rule2:k"), place.peek("rule4:rule2:k", HOUR).remaining], [200, [8], 4], "a number that a text begins with");
+        await get("/number?k=m");
+        same(["rule2:m", "rule5:m"].map((key) => place.peek(key, HOUR).remaining), [4, 4], "and one that is a name");
+        answer = await get("/crowded");
+        same([answer.status, answer.fields["weir-reason"], answer.fields["retry-after"]], [429, "closed", "1"], "more limits than one call can have");
+        await get("/lines");
         for (let n = 0; n < 8; n++)
             same(await statuses(`/watched${n}`, 3), [200, 200, 200], `a rule in shadow that fails: ${n}`);
         same(place.peek("shadow.rule2:v", "concurrent 2").remaining, 2, "holds no slot");
@@ -174,6 +184,8 @@ async function denials() {
     process.off("warning", warned);
     for (const part of ["the rule \"alone\", in shadow, would deny"])
         same(warnings.filter((text) => text.includes(part)).length, 1, part);
+    check(warnings.some((text) => /denied without a decision: one\\u\{a\}line of\\u\{1b\}\[31m x+…$/.test(text) && text.length < 600), "what a client may have written is one line");
+    await failsWith(() => limited(place, { limits: [{ key: "c", limit: many(1) }, { limit: many(60) }] }), "EINVAL", "18 of them apply to each request, expected at most 16", "more limits than one call can have");
     for (const [rule, part] of [[{ limit: HOUR, name: "Ärger" }, "printable ASCII"], [{ limit: HOUR, shadow: 1 }, "expected true or false"], [{ limit: "concurrent 5", shadow: true }, "in shadow"]])
         await failsWith(async () => limited(place, rule), "EINVAL", part, part);
 }
