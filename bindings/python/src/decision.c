@@ -197,6 +197,8 @@ static PyObject *decision_refused(PyObject *op, PyObject *flag)
         row->remaining = row->granted = row->charged = row->delay_us = row->reset_after_us = 0;
         row->retry_after_us = REFUSED_RETRY_US;
     }
+    d.binding = 0; /* none of the limits denies: the first one is told */
+    d.limit = n > 0 ? rows[0].limit : d.limit;
     PyObject *all = decision_rows(rows, (size_t)n);
     Py_XINCREF(self->limits);
     if (!all)

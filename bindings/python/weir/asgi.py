@@ -138,7 +138,7 @@ async def release(slot: _slots.Slot) -> None:
     try:
         await slot.__aexit__(None, None, None)
     except _weir.Error as error:
-        log.warning("weir: a slot of %r could not be released: %s", slot.wanted[0][0], error)
+        log.warning("weir: a slot of %.100r could not be released: %s", slot.wanted[0][0], error)
 
 
 def view(scope: Scope, guard: Guard) -> Request:

@@ -99,7 +99,7 @@ class Request:
         except ValueError:
             if found == self.peer and self.port != 0:
                 raise NoAddress(f"the server says that the client's address is {found!r}, which is not an address") from None
-            raise BadAddress(f"X-Forwarded-For: {found!r} is not an address: is trusted_hops the number of proxies?",
+            raise BadAddress(f"X-Forwarded-For: {found[:100]!r} is not an address: is trusted_hops the number of proxies?",
                              "an entry of X-Forwarded-For is not an address") from None
 
 
@@ -334,6 +334,14 @@ def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
 
 # ---- deciding ----
 
+def printed(word: object) -> object:
+    """One line for the log: a client may have written part of it."""
+    if not isinstance(word, Exception):
+        return word
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(word)[:500])
+    return line if len(str(word)) <= 500 else line + "…"
+
+
 OPTIONS = ("exempt", "on_error", "on_denied", "on_shadow", "headers", "trusted_hops", "deny_status", "ipv4_prefix", "ipv6_prefix")
 
 
@@ -429,6 +437,8 @@ class Guard:
                 key = rule.key(request) if places is None or request.is_at(places) else None
                 if key is not None:
                     one = words.key(key), rule, rule.cost(request) if callable(rule.cost) else rule.cost
+                    if rule.shadow:  # one that the store would not take leaves the others undecided
+                        _words.spare().peek_all([(one[0], self.store.limit(rule.limit), one[2])])
                     (shadows if rule.shadow else found).append(one)
             except Exception as error:
                 if not rule.shadow:
@@ -456,7 +466,7 @@ class Guard:
             if decision.allowed or decision.code:
                 continue
             if self.on_shadow is None:
-                self.warn("weir: the rule %s, in shadow, would deny requests, as one for %s", rule.called(), request.path)
+                self.warn("weir: the rule %s, in shadow, would deny requests, as one for %r", rule.called(), request.path[:100])
                 continue
             request.key, request.rule = key, rule
             try:
@@ -518,7 +528,7 @@ class Guard:
         now = time.monotonic()
         if now - self.told > 1.0:
             self.told = now
-            log.log(logging.ERROR if trace else logging.WARNING, text, *words, exc_info=trace)
+            log.log(logging.ERROR if trace else logging.WARNING, text, *map(printed, words), exc_info=trace)
 
     def refused(self, reason: str, fields: Fields, told: Mapping[str, Any]) -> Answer:
         title = "Too Many Requests" if self.deny_status == 429 else "Denied"

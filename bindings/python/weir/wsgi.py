@@ -25,7 +25,7 @@ def release(slot: _slots.Slot) -> None:
         try:
             slot.release()
         except _weir.Error as error:
-            log.warning("weir: a slot of %r could not be released: %s", slot.wanted[0][0], error)
+            log.warning("weir: a slot of %.100r could not be released: %s", slot.wanted[0][0], error)
 
 
 class Body:
