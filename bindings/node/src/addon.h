@@ -19,6 +19,7 @@
 #define NAPI_VERSION 8
 #include <node_api.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <uv.h>
 #include <weir.h>
@@ -91,6 +92,7 @@ struct store {
     pthread_mutex_t opening;
     weir_error open_error; /* code 0: opening has not failed */
     int64_t failed_at_ms;
+    atomic_bool opened; /* a remote one is there from now on, until it is closed */
 };
 
 /* ---- addon.c ---- */
@@ -140,6 +142,10 @@ void limit_init(napi_env env, napi_value exports);
 void store_unref(struct store *store);
 /* The store is open and may be asked: 0, or a code with addon->error. */
 int store_usable(struct store *store);
+static inline bool store_is_open(struct store *store)
+{
+    return !store->remote || atomic_load_explicit(&store->opened, memory_order_acquire);
+}
 void store_init(napi_env env, napi_value exports);
 
 /* ---- job.c: any verb with any number of requests, now or in a thread of the pool ---- */

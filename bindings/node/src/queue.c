@@ -42,7 +42,7 @@ static int64_t queue_now_ms(void)
 
 /* ---- in a thread of the pool ---- */
 
-/* The first job opens the store. *ret is left alone on failure. */
+/* The first job opens the store. *ret is NULL on failure. */
 static int batch_open(struct store *store, weir_store **ret, weir_error *err)
 {
     pthread_mutex_lock(&store->opening);
@@ -52,12 +52,13 @@ static int batch_open(struct store *store, weir_store **ret, weir_error *err)
         if (weir_store_open(store->url, &store->store, &store->open_error))
             store->failed_at_ms = queue_now_ms();
     }
-    if (store->store)
-        *ret = store->store;
-    else
+    *ret = store->store;
+    if (!store->store)
         *err = store->open_error;
+    else
+        atomic_store_explicit(&store->opened, true, memory_order_release);
     pthread_mutex_unlock(&store->opening);
-    return store->store ? 0 : err->code;
+    return *ret ? 0 : err->code;
 }
 
 static bool batch_is_plain(const struct job *job)
@@ -237,15 +238,12 @@ static void queue_pump(napi_env env, struct store *store)
     free(batch); /* the last reference closes it */
 }
 
-/* While the store is being opened, its servers are not known. */
+/* Until the store is open, its servers are not known. */
 static unsigned queue_lane_of(struct store *store, const struct job *job)
 {
-    unsigned lane = 0;
-    if (job->n == 0 || pthread_mutex_trylock(&store->opening))
+    if (job->n == 0 || !store_is_open(store))
         return 0;
-    if (store->store)
-        lane = weir__store_lane(store->store, job->requests[0].key);
-    pthread_mutex_unlock(&store->opening);
+    unsigned lane = weir__store_lane(store->store, job->requests[0].key);
     return lane ? 1 + lane % (LANES - 1) : 0;
 }
 

@@ -261,11 +261,8 @@ static napi_value store_counts(napi_env env, napi_callback_info info)
     int code = store_usable(store);
     if (code)
         return addon_code(env, code);
-    if (pthread_mutex_trylock(&store->opening) == 0) { /* it is being opened: it has no counts */
-        if (store->store && (code = weir_store_counts(store->store, &counts)))
-            addon_fail(store->addon, code, weir_strerror(code));
-        pthread_mutex_unlock(&store->opening);
-    }
+    if (store_is_open(store) && (code = weir_store_counts(store->store, &counts)))
+        addon_fail(store->addon, code, weir_strerror(code));
     if (code)
         return addon_code(env, code);
     napi_create_object(env, &ret);

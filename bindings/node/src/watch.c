@@ -180,7 +180,7 @@ static napi_value watch_open(napi_env env, napi_callback_info info)
     struct store *store = value_store(env, argv[0]);
     struct addon *addon = store->addon;
     int code = store_usable(store);
-    if (code == 0 && !store->store)
+    if (code == 0 && !store_is_open(store))
         code = addon_fail(addon, WEIR_EUNREACHABLE, "the store is not open yet");
     if (code)
         return addon_code(env, code);
