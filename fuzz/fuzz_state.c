@@ -187,8 +187,10 @@ static bool change(const struct weir__rule *rule, struct weir__state *state, con
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
     uint64_t id = lease_of(&state->ring, use->cost);
-    struct weir__correction correction = {now, now - weir__min(now, use->time), cost_of(use->cost),
-                                          cost_of(use->cost >> 3), 0};
+    struct weir__correction correction = {.now_us = now,
+                                          .charged_at_us = now - weir__min(now, use->time),
+                                          .charged = cost_of(use->cost),
+                                          .actual = cost_of(use->cost >> 3)};
     switch (use->verb % VERBS) {
     case RENEW:
         return algorithm->leases && weir__lease_renew(rule, state, id);

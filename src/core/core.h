@@ -104,9 +104,9 @@ struct weir__request {
     int64_t wait_us; /* resolved: see weir__wait_for */
 };
 
-/* A correction of the charge c0 made at t0. */
 struct weir__scale;
 
+/* A correction of the charge c0 made at t0. */
 struct weir__correction {
     int64_t now_us, charged_at_us, charged, actual;
     uint64_t id;  /* of the receipt; 0: none, so nobody knows whether it was settled before */

@@ -96,7 +96,8 @@ static inline weir_decision peek(struct rig *rig, int64_t t, int64_t cost, int64
 /* The charge c0 made at t0 becomes c1. */
 static inline bool settle(struct rig *rig, int64_t t, int64_t t0, int64_t c0, int64_t c1)
 {
-    struct weir__correction correction = {t, t0, c0, c1, 0};
+    struct weir__correction correction = {
+        .now_us = t, .charged_at_us = t0, .charged = c0, .actual = c1};
     struct weir__state state = rig_load(rig, t);
     bool changed = weir__algorithm_of(&rig->rule)->settle(&rig->rule, &state, &correction);
     if (changed)
