@@ -70,14 +70,16 @@ def test_zone_is_told(check):
                     with http_client.Client(server.port) as client:
                         client.post("/v1/take", {**TAKE, "key": key})
                     server.stop()
+                    check.equal("made again" in server.stderr(), False, "as it was")
                     server.start()
                     check.equal(opened(server), f"{place} (opened, {states})", "the next start")
-                    check.equal("made again" in server.stderr(), False, "as it was")
                 server.stop()
+                check.equal("made again" in server.stderr(), False, "as it was")
                 server.options[-1] = f"{kind}:{name}?size=2m&large=30%"
                 server.start()
                 check.equal(opened(server), f"{place} (opened, 2 states)", "another size")
-                check.contains(server.stderr(), "was made again, with its states: it had size=1m large=12%, now size=2m large=30%", "told")
+                words = "was made again, with its states: it had size=1m large=12%, now size=2m large=30%"
+                check(server.wait_for(lambda words=words: words in server.stderr()), f"told: {server.stderr()}")
                 server.stop()
             finally:
                 file.unlink()
