@@ -18,7 +18,7 @@ class Wsgi:
         self.app = weir.wsgi.RateLimit(app or self.plain, store, rules, **options)
 
     def plain(self, environ, start_response):
-        self.seen.append(environ.get("weir.decision"))
+        self.seen.append(environ["weir.decision"])
         start_response("200 OK", [("Content-Type", "text/plain")])
         return [b"ok"]
 
@@ -46,7 +46,7 @@ class Asgi:
         self.app = weir.asgi.RateLimit(app or self.plain, store, rules, **options)
 
     async def plain(self, scope, receive, send):
-        self.seen.append(scope.get("weir.decision"))
+        self.seen.append(scope["weir.decision"])
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
         await send({"type": "http.response.body", "body": b"ok"})
 

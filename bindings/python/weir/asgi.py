@@ -28,7 +28,7 @@ class RateLimit:
     """Limits requests, and handshakes of WebSockets, before they reach the application.
 
     The arguments are those of ``weir.wsgi.RateLimit``. ``on_denied`` may be ``async``; its applications are those of ASGI, such as a
-    ``JSONResponse``. The decision of a request that goes ahead is in ``scope["weir.decision"]``.
+    ``JSONResponse``. The decision of a request that goes ahead is in ``scope["weir.decision"]``: None if no rule was enforced.
     """
 
     def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", on_denied: OnDenied = None,
@@ -40,6 +40,7 @@ class RateLimit:
                            trusted_hops=trusted_hops, deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("weir.decision", None)
         request = view(scope, self.guard)
         try:
             asked = self.guard.ask(request) if scope["type"] in ("http", "websocket") else None

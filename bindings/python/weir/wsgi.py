@@ -55,7 +55,8 @@ class RateLimit:
     ``rules`` is a limit, a ``Rule`` or a list of them. ``exempt`` is a function or a list of paths. ``on_error`` says what
     happens if the store fails: "deny" or "allow". ``on_denied(request, decision)`` is told of each denial, with ``request.rule`` and
     ``request.key``; it returns None for the usual answer, a dict for a JSON of its own, or a WSGI application such as a
-    ``flask.Response``. ``on_shadow(request, decision)`` is told what rules in shadow would deny. The decision of a request that goes ahead is in ``environ["weir.decision"]``.
+    ``flask.Response``. ``on_shadow(request, decision)`` is told what rules in shadow would deny. The decision of a request that goes ahead is in
+    ``environ["weir.decision"]``: None if no rule was enforced.
     """
 
     def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", on_denied: OnDenied = None,
@@ -67,6 +68,7 @@ class RateLimit:
                            trusted_hops=trusted_hops, deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
+        environ.setdefault("weir.decision", None)
         request = view(environ, self.guard)
         try:
             asked = self.guard.ask(request)

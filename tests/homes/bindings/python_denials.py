@@ -258,7 +258,7 @@ def test_shadow(check, client):
     LOGGED.clear()
     web = client(store_at(), rules[1])
     answers = [web.ask() for _ in range(3)]
-    check.equal(([status for status, _, _ in answers], "ratelimit" in answers[0][1]), ([200, 200, 200], False), f"{web.kind}: alone")
+    check.equal(([status for status, _, _ in answers], "ratelimit" in answers[0][1], web.seen), ([200, 200, 200], False, [None] * 3), f"{web.kind}: alone")
     check(len(LOGGED) == 1 and 'the rule "strict", in shadow, would deny' in LOGGED[0], f"{web.kind}: the log: {LOGGED}")
     web = client(store_at(), rules[1], on_shadow=lambda r, decision: 1 // 0)
     check.equal([web.ask()[0] for _ in range(2)], [200, 200], f"{web.kind}: on_shadow fails")
