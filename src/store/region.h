@@ -60,7 +60,7 @@ int weir__region_watch(struct weir__region *region, weir_error *err);
 /* Looks, if it is time: 0, or what it says from then on: WEIR_EGONE, or WEIR_EDAMAGED if the file
  * is shorter now or its header was overwritten. */
 int weir__region_look(struct weir__region *region, int64_t now_us);
-/* Whether the file that is open has its length and its header. */
+/* Whether the file that is open has its length and its header, and had them at each look. */
 bool weir__region_is_whole(const struct weir__region *region);
 /* Whether its file is still there, the same one and whole. */
 int weir__region_check(const struct weir__region *region, weir_error *err);

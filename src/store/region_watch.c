@@ -86,9 +86,11 @@ static bool region_is_truncated(const struct weir__region *region)
            (uint64_t)open_one.st_size < region->zone.layout.size;
 }
 
+/* Once harmed it stays so: who was told that may not count on it, even if a copy is back by now. */
 bool weir__region_is_whole(const struct weir__region *region)
 {
-    return !region_is_truncated(region) && weir__zone_is_whole(region->zone.header);
+    return atomic_load(&region->lost) != WEIR_EDAMAGED && !region_is_truncated(region) &&
+           weir__zone_is_whole(region->zone.header);
 }
 
 /* What has become of the zone: 0, or why it cannot be used any more. */

@@ -104,6 +104,9 @@ static void bells(const weir_store *store, weir_key key, struct weir__bells *ret
 
 static int info(weir_store *store, weir_zone_info *ret)
 {
+    const struct weir__region *region = weir__store_region(store);
+    if (region->fd >= 0 && !weir__region_is_whole(region))
+        return WEIR_EDAMAGED;
     return weir__zone_info(weir__zone_of(store), ret);
 }
 
