@@ -226,6 +226,7 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
                             true); /* also where others have limits for the request */
     if (plan->verdict == WEIR__VERDICT_ALLOW || plan->verdict == WEIR__VERDICT_DENY) {
         server_count_listed(thread->counters, SERVER_SERIES_TOTAL, decision->allowed);
+        count_shadows(thread, rules, plan); /* a missing attribute denies past allow lists */
     } else {
         server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,
                               decision->degraded || server_plan_shadow_degraded(plan));

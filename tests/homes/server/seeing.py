@@ -159,6 +159,8 @@ policies:
       - {name: all, key: "'all'", limit: fixed-window 9/d}
       - {name: own, missing: deny, shadow: true, limit: fixed-window 9/d}
       - {name: lax, shadow: true, limit: fixed-window 9/d}
+  - {name: exempt, match: {path: /exempt}, key: "'all'", allow: [{path: /exempt}], limit: fixed-window 9/d}
+  - {name: dry, match: {path: /exempt}, key: user, missing: deny, shadow: true, limit: fixed-window 9/d}
 """
     with weir_server.Server("--access-log log --access-log-sample 1000000000 --access-log-denials", policies=policies) as server, \
             http_client.Client(server.port) as client, server.client() as resp:
@@ -166,13 +168,16 @@ policies:
         check.equal([(it.status, it.json["verdict"]) for it in answers], [(200, "none"), (200, "limits")], "nobody is denied")
         resp.call("WEIR.DECIDE", "path", "/apart")
         client.post("/v1/take", {"attributes": {"path": "/apart", "user": "ann"}})
-        lines = [(line["allowed"], line["shadow_denied"], line["shadows"]) for line in logged(server, 3)]
-        wanted = [(True, 1, [{"policy": policy, "entry": entry, "key": None}]) for policy, entry in (("apart", "apart"), ("beside", "own"), ("apart", "apart"))]
+        exempt = client.post("/v1/take", {"attributes": {"path": "/exempt"}})
+        check.equal((exempt.status, exempt.json["verdict"]), (200, "allow"), "the allow list of another policy: enforced, it would be denied as well")
+        lines = [(line["allowed"], line["shadow_denied"], line["shadows"]) for line in logged(server, 4)]
+        wanted = [(True, 1, [{"policy": policy, "entry": entry, "key": None}]) for policy, entry in (("apart", "apart"), ("beside", "own"), ("apart", "apart"), ("dry", "dry"))]
         check.equal(lines, wanted, "the log")
         page = client.get("/metrics").body.decode()
-        for policy, limit, outcome, count in (("apart", "apart", "denied", 2), ("apart", "apart", "allowed", 1), ("beside", "own", "denied", 1), ("beside", "lax", "denied", 0)):
+        for policy, limit, outcome, count in (("apart", "apart", "denied", 2), ("apart", "apart", "allowed", 1), ("beside", "own", "denied", 1), ("beside", "lax", "denied", 0),
+                                              ("dry", "dry", "denied", 1)):
             check.contains(page, f'weir_shadow_decisions_total{{policy="{policy}",limit="{limit}",outcome="{outcome}"}} {count}', "the metric")
-        check.equal(client.get("/v1/stats").json["totals"]["shadow_denied"], 3, "the totals")
+        check.equal(client.get("/v1/stats").json["totals"]["shadow_denied"], 4, "the totals")
 
 
 def test_requests_are_logged(check):
