@@ -211,6 +211,12 @@ static bool policies_count(struct replay_policies *policies)
         policies->shadowed[part] += denied;
         would |= denied;
     }
+    for (size_t i = 0; i < plan->lacking_count; i++) { /* missing: deny */
+        size_t part = weir__min(plan->lacking[i].entry->index, ENTRIES_NAMED);
+        policies->applied[part]++;
+        policies->shadowed[part]++;
+        would = true;
+    }
     return would;
 }
 
@@ -305,6 +311,7 @@ int replay_policies_take(struct replay *replay, const struct desk_arrival *arriv
     switch (plan->verdict) {
     case WEIR__VERDICT_NONE:
     case WEIR__VERDICT_ALLOW:
+        replay->shown[0].shadow_denied += policies_count(policies);
         return 0;
     case WEIR__VERDICT_DENY:
         if (!plan->listed)

@@ -421,6 +421,11 @@ def test_shadow(check):
         check.contains(out, f"  would be denied by (shadow)\n    {told['one']:13}  one\n    {told['two']:13}  two\n", "shadow: by which limits")
         check.contains(out, "(ip; policies have their own)", "policies: whose keys are counted")
         check.contains(page.read_text(), "What would deny, in shadow", "shadow: the page")
+        policy = "version: 1\npolicies:\n  - {name: keyed, match: {path: /login}, key: customer, missing: deny%s, limit: fixed-window 3/m}\n  - {name: other, match: {path: /login}, allow: [{path: '*'}], key: ip%s, limit: fixed-window 1/m}\n"
+        alone, watched = replay("", ""), replay(", shadow: true", "")
+        check(alone["denied"] > 0, "shadow: nobody has a key")
+        check.equal((watched["denied"], watched["shadow_denied"]), (0, alone["denied"]), "shadow: missing: deny as well")
+        check.equal(watched["shadow_denied_by"], [{"limit": "keyed", "denied": alone["denied"]}], "shadow: by which limit")
 
 
 if __name__ == "__main__":
