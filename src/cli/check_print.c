@@ -396,7 +396,10 @@ static void check_json_put_policy(struct weir__json *json, const struct weir__po
         check_json_put_entry(json, entry, set, &use);
     }
     weir__json_close(json, ']');
-    weir__json_put_string(json, "fail", weir__redis_fail_names[policy->fail]);
+    if (policy->fail_said)
+        weir__json_put_string(json, "fail", weir__redis_fail_names[policy->fail]);
+    else
+        weir__json_put_null(json, "fail"); /* the store's address says it */
     weir__json_put_string(json, "headers", weir__field_styles[policy->style]);
     weir__json_put_int(json, "deny_status", policy->deny_status);
     weir__json_put_string(json, "cross_slot", policy->give_back ? "give-back" : "refuse");

@@ -36,6 +36,7 @@ is "check: stdin says the same" "${words#*:}" "${out#*:}"
 run check "$example" --json
 is "check --json: exit 0" 0 "$code"
 valid_json "check --json: is JSON" "$out"
+is "check --json: without fail: the address says it" "None" "$(field policies.0.fail)"
 is "check --json: what it holds" "True policies api user login closed 4" \
     "$(field ok kind policies.1.name policies.1.limits.0.key policies.3.name policies.3.fail) $(
         python3 -c 'import json, sys; print(len(json.loads(sys.argv[1])["policies"][3]["limits"]))' "$out")"
