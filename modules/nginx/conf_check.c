@@ -288,8 +288,19 @@ static char *check_elsewhere(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *con
     return NGX_CONF_OK;
 }
 
+static void check_note_fleet(const ngx_array_t *list)
+{
+    ngx_http_weir_limit_t **limits = list ? list->elts : NULL;
+    for (ngx_uint_t i = 0; limits && i < list->nelts; i++)
+        limits[i]->zone->has_fleet = true;
+}
+
 char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf)
 {
+    if (conf->store) {
+        check_note_fleet(conf->limits);
+        check_note_fleet(conf->conns);
+    }
     if (check_list(cf, conf->limits) != NGX_CONF_OK || check_list(cf, conf->conns) != NGX_CONF_OK ||
         check_conns(cf, conf) != NGX_CONF_OK)
         return NGX_CONF_ERROR;

@@ -161,15 +161,22 @@ static void handler_log(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *
     if (log->log_level < level)
         return;
     ngx_http_weir_rule(plan, plan->folded.binding, &conf);
+    bool denied = !plan->folded.allowed;
+    if (denied && plan->closed) { /* no limit is to blame */
+        ngx_log_error(level, log, 0, "%s, Redis did not decide (fail=closed), zone \"%V\"", what,
+                      &conf->zone->name);
+        return;
+    }
     struct weir__buffer buffer = weir__buffer_over(seconds, sizeof seconds);
     int64_t time_us = plan->folded.allowed ? plan->folded.delay_us : plan->folded.retry_after_us;
     if (time_us != WEIR_NEVER) {
         weir__put_text(&buffer, plan->folded.allowed ? ", delay: " : ", retry after: ");
         weir__put_seconds(&buffer, time_us);
     }
-    ngx_log_error(level, log, 0, "%s by %s%V%s%s%s, zone \"%V\"", what, conf->name.len ? "\"" : "",
-                  &conf->name, conf->name.len ? "\": " : "", ngx_http_weir_bound_text(plan).text,
-                  seconds, &conf->zone->name);
+    ngx_log_error(level, log, 0, "%s%s by %s%V%s%s%s, zone \"%V\"", what,
+                  denied && plan->folded.full ? ", no room for a new key" : "",
+                  conf->name.len ? "\"" : "", &conf->name, conf->name.len ? "\": " : "",
+                  ngx_http_weir_bound_text(plan).text, seconds, &conf->zone->name);
 }
 
 static ngx_int_t handler_reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
@@ -185,15 +192,7 @@ static ngx_int_t handler_reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_lo
                                                  : NGX_HTTP_WEIR_REJECTED);
     ngx_http_weir_count(plan, false);
     ngx_http_weir_slots_release(ctx);
-    if (plan->closed) {
-        ngx_log_error(conf->log_level, ctx->request->connection->log, 0,
-                      "weir: rejected, Redis did not decide (fail=closed), zone \"%V\"",
-                      &by->zone->name);
-    } else {
-        handler_log(ctx, conf->log_level,
-                    plan->folded.full ? "weir: rejected, no room for a new key" : "weir: rejected",
-                    plan);
-    }
+    handler_log(ctx, conf->log_level, "weir: rejected", plan);
     return by->status ? (ngx_int_t)by->status : (ngx_int_t)conf->status;
 }
 

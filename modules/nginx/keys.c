@@ -4,7 +4,8 @@
  *     GET    /keys?key=account:ann    its states and the clock, as /v1/show writes them
  *     DELETE /keys?key=account:ann    forgets it, as /v1/reset: true if there was something
  *
- * Both say how many new keys the zone has refused, if it has.
+ * Both say how many new keys the zone has refused, if it has, and that they know nothing of Redis,
+ * if a weir_store keeps states of the zone's limits there.
  *
  * The key is percent-encoded, so that every key can be written, also a binary address. A page of
  * another site can make a browser send a GET or a POST, but not a DELETE.
@@ -15,8 +16,10 @@
 #include "wire/http1.h"
 #include "wire/json.h"
 
-#define KEYS_BODY_MAX (WEIR__SHOWN_MAX * 512) /* all states of a key: below 500 bytes each */
-#define KEYS_LOGGED_MAX 100                   /* bytes of a key in the log */
+#define KEYS_BODY_MAX (WEIR__SHOWN_MAX * 512 + 512) /* states of a key: below 500 bytes each */
+#define KEYS_OF_FLEET                                                                              \
+    "limits with weir_store have their states in Redis, not here: see weir show and weir reset"
+#define KEYS_LOGGED_MAX 100 /* bytes of a key in the log */
 
 /* Reads the key into `room`, which is as long as the arguments. NULL: done; else what is wrong. */
 static const char *keys_read(const ngx_http_request_t *r, char *room, weir_key *ret)
@@ -107,8 +110,11 @@ static ngx_int_t keys_write(ngx_http_request_t *r, struct weir__buffer *to)
         code = keys_forget(r, &json, conf->keys, key);
     else
         code = keys_put_states(&json, conf->keys->store, key);
-    if (!why && !code)
+    if (!why && !code) {
         keys_put_refused(&json, conf->keys);
+        if (conf->keys->has_fleet)
+            weir__json_put_string(&json, "note", KEYS_OF_FLEET);
+    }
     weir__json_close(&json, '}');
     weir__put(to, "\n", 1);
     if (code || to->cut) {

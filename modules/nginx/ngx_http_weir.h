@@ -49,6 +49,7 @@ typedef struct {
     size_t size; /* 0: named, not declared yet */
     unsigned large_percent;
     bool keeps;                  /* full=deny */
+    bool has_fleet;              /* a weir_store keeps the states of some of its limits in Redis */
     ngx_http_weir_place_t place; /* of its declaration, or of its first use */
     struct weir__layout layout;  /* what the size will hold, to check limits against */
     ngx_shm_zone_t *shm;

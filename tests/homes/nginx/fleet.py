@@ -345,6 +345,14 @@ def test_fail(check):
             check.equal(found, (passes, *((10, 0) if fail == "closed" else (0, 10 - passes))), f"{fail}: passed, closed, rejected")
             check.contains(store(nginx)["why"], "Connection refused", f"{fail}: why")
             check.equal((store(nginx)["asked"], store(nginx)["unreachable"]), (10, 10), f"{fail}: counted")
+    with limited(port, "fail=closed peers=2", "fixed-window 6/366d", more="weir_dry_run on;", http2="location /keys { weir_keys zone=z; weir_store off; }") as nginx:
+        for method in ("GET", "DELETE"):
+            check.contains(nginx.client().get("/keys?key=ann", method=method).json["note"], "in Redis, not here", f"weir_keys says so: {method}")
+        wait_for_state(nginx, check, "down")
+        answer = nginx.get("/?k=ann")
+        check.equal((answer.status, answer.weir["status"], answer.weir["degraded"]), (200, "DRY_RUN", "1"), "closed, in dry run")
+        check.equal((logged(nginx, 'dry run, would be rejected, Redis did not decide (fail=closed), zone "z"'), logged(nginx, "rejected by")), (1, 0),
+                    "closed, in dry run: no limit is blamed")
 
 
 def test_slots_without_redis(check):

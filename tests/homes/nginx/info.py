@@ -208,6 +208,7 @@ def test_keys(check):
         answer = forget("account%3Aann")
         check.equal((answer.status, answer.json), (200, {"reset": True}), "forgotten, by another spelling of its bytes")
         check.equal(nginx.statuses(["/a?k=ann"] * 3 + ["/a?k=eve"]), [200, 200, 429, 429], "it begins again, the other one does not")
+        check("note" not in shown.json, "nothing of it is in Redis")
         check.equal((forget("account:bob").json, client.get("/keys?key=account:bob").json["states"]), ({"reset": False}, []), "one that is not there")
         check.equal(nginx.statuses(["/ip"] * 2), [200, 429], "an address")
         check.equal(forget("ip:%7F%00%00%01").json, {"reset": True}, "a binary address")
