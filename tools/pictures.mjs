@@ -190,9 +190,10 @@ async function suggest() {
     const page = path.join(folder, "report.html");
     execFileSync(weir, ["suggest", "--report", page, "examples/access.log.gz"], { cwd: root });
     for (const theme of ["light", "dark"]) {
-      const view = await browser.newPage({ viewport: { width: 1000, height: 840 }, colorScheme: theme, deviceScaleFactor: 1 });
+      const view = await browser.newPage({ viewport: { width: 1000, height: 1000 }, colorScheme: theme, deviceScaleFactor: 1 });
       await view.goto(`file://${page}`);
-      await view.screenshot({ path: path.join(images, `suggest-${theme}.png`) });
+      const end = await view.evaluate(() => document.querySelector(".legend").getBoundingClientRect().bottom); /* of the first chart */
+      await view.screenshot({ path: path.join(images, `suggest-${theme}.png`), clip: { x: 0, y: 0, width: 1000, height: Math.ceil(end) + 2 } });
     }
   } finally {
     await browser.close();
