@@ -108,7 +108,7 @@ export const TEXTS = {
   latency: ["Decision latency", "判定延迟"],
   zone: ["Zone", "存储区"],
   store: ["Store", "存储"],
-  storeElsewhere: ["The state is kept in {store}. Ask that server how full it is.", "状态保存在 {store} 中，容量请在那一侧查看。"],
+  storeElsewhere: ["The state is kept in {store}. Ask that server how full it is.", "状态保存在 {store} 中，占用情况请到那台服务器上查看。"],
   slicesLocal: ["Decided without asking Redis", "本地判定（未访问 Redis）"],
   slicesHeld: ["Units held", "持有额度"],
   slicesHeldNote: ["in {n} slices", "共 {n} 个切片"],
@@ -231,9 +231,9 @@ export const TEXTS = {
     "Invalid cost “{cost}”: expected a whole number, 0 to 1000000000000.",
     "消耗量“{cost}”无效：应为 0 到 1 万亿（10^12）之间的整数。",
   ],
-  allowListed: ["Allowed by an allow list. Nothing is charged.", "在白名单中，放行且不计数。"],
+  allowListed: ["Allowed by an allow list. Nothing is charged.", "在白名单中，放行，不扣减。"],
   denyListed: ["Denied by a deny list.", "在黑名单中，拒绝。"],
-  noPolicyApplies: ["Allowed: no policy applies. Nothing is charged.", "放行：没有适用的策略，不计数。"],
+  noPolicyApplies: ["Allowed: no policy applies. Nothing is charged.", "放行：没有适用的策略，不扣减。"],
   oneRequest: ["A request", "现在发起的请求"],
   requestOfCost: ["A request of cost {cost}", "消耗量为 {cost} 的请求"],
   wouldWait: ["{what} would go ahead after {time}.", "{what}要等待 {time}后放行。"],
@@ -351,7 +351,7 @@ export const TEXTS = {
   presetMany: ["Many keys, costly requests", "多 key、高消耗"],
   storyMany: [
     "Two hundred requests per second from fifty users. Each request costs 5 units of a limit of 20 per second.",
-    "50 个用户每秒共发出 200 个请求。每个用户每秒限 20，每个请求消耗 5。",
+    "50 个用户每秒共发出 200 个请求。每个用户每秒的额度是 20，每个请求消耗 5。",
   ],
 
   /* ---- dialogs ---- */
