@@ -118,7 +118,8 @@ static int show_work(const struct cli_call *call, const struct cli_request *requ
             puts("Keys of client addresses are like ip:192.0.2.7 or ip:2001:db8:1:2::/64.\n"
                  "Keys of policies are like POLICY/LIMIT/{customer=bob}; weir explain --server "
                  "and weir check --request name them.\n"
-                 "Keys of a rule in shadow, in Python and Node, are like shadow.NAME:ip:192.0.2.7.");
+                 "Keys of a rule in shadow, in Python and Node, are like "
+                 "shadow.NAME:ip:192.0.2.7.");
     }
     for (size_t i = 0; i < count; i++)
         show_print_state(&shown[i], show_now(request->store));
