@@ -90,7 +90,7 @@ static bool region_is_truncated(const struct weir__region *region)
 bool weir__region_is_whole(const struct weir__region *region)
 {
     return atomic_load(&region->lost) != WEIR_EDAMAGED && !region_is_truncated(region) &&
-           weir__zone_is_whole(region->zone.header);
+           weir__zone_is_whole(&region->zone);
 }
 
 /* What has become of the zone: 0, or why it cannot be used any more. */

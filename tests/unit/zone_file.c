@@ -419,6 +419,30 @@ static void test_harmed(off_t size, const char *bytes, size_t len)
     unlink(path());
 }
 
+/* Another zone is written over the file: it is whole in itself, but those who open it from now on
+ * find no key of ours, and would count apart. */
+static void test_harmed_by_another(const char *options)
+{
+    static char bytes[65536];
+    weir_limit *limit = test_limit("token-bucket 10/d");
+    weir_decision decision;
+    weir_store_close(test_open(url(options), &now));
+    int fd = open(path(), O_RDONLY);
+    CHECK_INT(pread(fd, bytes, sizeof bytes, 0), sizeof bytes);
+    close(fd);
+    unlink(path());
+    weir_store *store = test_open(url("size=64k"), &now);
+    test_take(store, "k", limit, 10);
+    overwrite(0, bytes, sizeof bytes);
+    now += SECOND;
+    CHECK_INT(weir_take(store, weir_key_text("k"), limit, 1, &decision), WEIR_EDAMAGED);
+    CHECK_INT(weir__store_file_state(store), WEIR__FILE_HARMED);
+    CHECK_INT(weir_store_check(store, NULL), WEIR_EDAMAGED);
+    weir_store_close(store);
+    weir_limit_free(limit);
+    unlink(path());
+}
+
 /* Whoever copies a backup over a file in use cuts it first. Once that was noticed no verb decides
  * any more, so a check does not call it whole when the copy is done. */
 static void test_harmed_and_restored(void)
@@ -451,6 +475,8 @@ int main(void)
     static const char nothing[4096];
     test_harmed(4096, NULL, 0);
     test_harmed(65536, nothing, sizeof nothing);
+    test_harmed_by_another("size=64k");
+    test_harmed_by_another("size=64k&large=40%");
     test_harmed_and_restored();
     test_reopen();
     test_secrets();

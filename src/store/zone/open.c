@@ -109,10 +109,13 @@ uint64_t weir__zone_sum(const struct weir__zone_header *header, uint32_t version
     return hash[0];
 }
 
-bool weir__zone_is_whole(const struct weir__zone_header *header)
+bool weir__zone_is_whole(const struct weir__zone *zone)
 {
+    const struct weir__zone_header *header = zone->header;
     return header->magic == WEIR__ZONE_MAGIC && header->version == WEIR__ZONE_VERSION &&
-           header->check == weir__zone_sum(header, WEIR__ZONE_VERSION);
+           header->check == weir__zone_sum(header, WEIR__ZONE_VERSION) &&
+           !memcmp(zone->secret, header->secret, sizeof zone->secret) &&
+           !memcmp(&zone->layout, &header->layout, sizeof zone->layout);
 }
 
 static void view(uint8_t *base, const struct weir__layout *layout, bool shared,

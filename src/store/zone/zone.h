@@ -37,8 +37,8 @@ int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zo
 void weir__zone_raise(uint8_t *base);
 /* Over the header, as one of that version has it. */
 uint64_t weir__zone_sum(const struct weir__zone_header *header, uint32_t version);
-/* Whether the header of a zone that is open is still what it was made. */
-bool weir__zone_is_whole(const struct weir__zone_header *header);
+/* Whether a zone that is open still has its own header, and not that of another zone. */
+bool weir__zone_is_whole(const struct weir__zone *zone);
 /* Nobody else has it open: new locks, repairs, full check. */
 int weir__zone_recover(struct weir__zone *zone, weir_error *err);
 int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
