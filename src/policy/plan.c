@@ -285,19 +285,23 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
         plan_deny(planning, policy, WEIR__DENIED_LISTED);
         return;
     }
-    if (weir__any_of_holds(&policy->allow, planning->view)) {
-        if (plan->exempted_count < WEIR__EXEMPTED_MAX)
-            plan->exempted[plan->exempted_count++] = policy;
-        if (planning->exempts) {
-            if (!planning->allowed)
-                planning->allowed = policy;
-            return;
-        }
+    const bool exempt = weir__any_of_holds(&policy->allow, planning->view) > 0;
+    if (exempt && plan->exempted_count < WEIR__EXEMPTED_MAX)
+        plan->exempted[plan->exempted_count++] = policy;
+    if (exempt && planning->exempts) {
+        if (!planning->allowed)
+            planning->allowed = policy;
+        return;
     }
-    size_t before = planning->items;
+    const size_t before = planning->items;
+    const struct weir__cost *bad = planning->bad;
     bool denied = false;
-    for (size_t i = 0; i < policy->entry_count && !denied; i++)
+    for (size_t i = 0; i < policy->entry_count && !denied; i++) {
         plan_entry(planning, policy, &policy->entries[i], &denied);
+        denied = denied && !exempt;
+    }
+    if (exempt) /* past allow lists: what the request lacks for them keeps it from nothing else */
+        planning->bad = bad;
     if (denied) {
         plan_deny(planning, policy, WEIR__DENIED_MISSING);
     } else if (plan->verdict == WEIR__VERDICT_NONE && planning->items > before) {

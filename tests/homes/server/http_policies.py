@@ -239,6 +239,26 @@ policies:
         check.equal([client.post(f"/v1/{verb}", lease).status for verb in ("renew", "release", "renew")], [200, 200, 404], "its slot")
 
 
+def test_exempt_with_less(check):
+    """What an allow list exempts from a policy needs nothing of it, to hold a slot of another one and to give it back."""
+    policies = """version: 1
+policies:
+  - {name: tenant, key: tenant, missing: deny, limit: concurrent 1 lease 1m, allow: [{team: ops}]}
+  - {name: paid, key: user, cost: tokens, limit: token-bucket 10/s, allow: [{team: ops}]}
+  - {name: pool, match: {path: /pool}, key: user, limit: concurrent 1 lease 1m}
+"""
+    with asked(policies=policies) as (_, client):
+        for more in ({}, {"tokens": "many"}):
+            for path in ("/pool", "/free"):
+                ann = {"attributes": {"path": path, "user": "ann", "team": "ops", **more}}
+                held = client.post("/v1/acquire", ann)
+                lease = {**ann, "lease": held.json.get("lease")}
+                done = [client.post(f"/v1/{verb}", lease).status for verb in ("renew", "release")]
+                check.equal((held.status, done), (200, [200, 200]), f"{path}, {more}")
+        problem(check, client.post("/v1/release", {"attributes": {"path": "/pool", "user": "ann"}, "lease": 1}), 400,
+                "send all attributes", "not exempt")
+
+
 def test_refused_leases(check):
     """What a deny list or missing: deny refuses is refused with 403 as in take; who holds a lease can always release it."""
     whole = {"policy": "listed", "attributes": {"user": "ann", "tokens": "5"}}
