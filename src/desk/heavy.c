@@ -40,7 +40,7 @@ static bool heavy_is_plain(struct weir__span text)
     for (size_t i = 0; i < text.len; i++) {
         char c = text.data[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!letter && !(i > 0 && strchr("._@-", c)))
+        if (!letter && !(i > 0 && c && strchr("._@-", c)))
             return false;
     }
     return true;

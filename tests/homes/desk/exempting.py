@@ -151,6 +151,11 @@ def test_none(check):
         rows = [(row.at, name if row.ip == OFFICE else row.ip) for row in [*users(draw, 120), *every(4, OFFICE), *every(5, PROBE)]]
         odd.write_text("time,user\n" + "".join(f'{T + at:.3f},"{user}"\n' for at, user in sorted(rows)))
         check.equal(len(suggest(check, odd, "--key", "user")[1]), offered, f"a user {name[:12]!r}: only plain words are pasted")
+    cut = FOLDER / "cut.json"
+    for name, offered in (("svc", 1), ("svc\0x", 0)):
+        rows = [(row.at, name if row.ip == OFFICE else row.ip) for row in [*users(draw, 200), *every(4, OFFICE), *every(5, PROBE)]]
+        cut.write_text("".join(json.dumps({"time": T + at, "user": user}) + "\n" for at, user in sorted(rows)))
+        check.equal(len(suggest(check, cut, "--key", "user")[1]), offered, f"a user {name!r}: what is pasted is all of the key")
 
 
 def test_spared(check):
