@@ -295,13 +295,17 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
     }
     const size_t before = planning->items;
     const struct weir__cost *bad = planning->bad;
+    const bool readable = planning->view->wrong < 0;
     bool denied = false;
     for (size_t i = 0; i < policy->entry_count && !denied; i++) {
         plan_entry(planning, policy, &policy->entries[i], &denied);
         denied = denied && !exempt;
     }
-    if (exempt) /* past allow lists: what the request lacks for them keeps it from nothing else */
+    if (exempt) { /* past allow lists: what the request lacks for them keeps it from nothing else */
         planning->bad = bad;
+        if (readable)
+            weir__view_forgive(planning->view);
+    }
     if (denied) {
         plan_deny(planning, policy, WEIR__DENIED_MISSING);
     } else if (plan->verdict == WEIR__VERDICT_NONE && planning->items > before) {

@@ -123,6 +123,14 @@ static inline bool weir__view_has(struct weir__view *view, int attribute)
     return weir__view_ask(view, attribute);
 }
 
+/* A value that could not be read does not matter after all, unless it is asked for again. */
+static inline void weir__view_forgive(struct weir__view *view)
+{
+    if (view->wrong >= 0)
+        view->asked &= ~(UINT64_C(1) << view->wrong);
+    view->wrong = -1;
+}
+
 static inline struct weir__address weir__view_address(const struct weir__view *view, int attribute)
 {
     struct weir__address address;

@@ -245,10 +245,11 @@ def test_exempt_with_less(check):
 policies:
   - {name: tenant, key: tenant, missing: deny, limit: concurrent 1 lease 1m, allow: [{team: ops}]}
   - {name: paid, key: user, cost: tokens, limit: token-bucket 10/s, allow: [{team: ops}]}
+  - {name: net, key: ip(net), limit: token-bucket 10/s, allow: [{team: ops}]}
   - {name: pool, match: {path: /pool}, key: user, limit: concurrent 1 lease 1m}
 """
     with asked(policies=policies) as (_, client):
-        for more in ({}, {"tokens": "many"}):
+        for more in ({}, {"tokens": "many"}, {"net": "no address"}):
             for path in ("/pool", "/free"):
                 ann = {"attributes": {"path": path, "user": "ann", "team": "ops", **more}}
                 held = client.post("/v1/acquire", ann)
