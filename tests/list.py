@@ -17,7 +17,7 @@ NEEDS = {
     "desk": ["weir", "tests/desk_read", "ngx_http_weir_module.so"],
     "redis": ["weir", "weir_redis.so", "tests/cancel", "tests/store_driver", "tests/calendar_days", "tests/vectors", "tests/tails.vec",
               "lua/weir.lua"],
-    "server": ["weir", "weir_redis.so", "tests/tails.vec"],
+    "server": ["weir", "weir_redis.so", "tests/hold_zone", "tests/tails.vec"],
     "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so", "tests/tails.vec"],
     "dashboard": ["weir"],
     "bindings": ["weir", "libraries", "weir_redis.so", "tests/tails.vec"],
