@@ -340,7 +340,7 @@ class Store {
             return;
         if (!away) {
             this.#away = false;
-            process.emitWarning("the store is back: its servers decide again", "WeirWarning");
+            process.emitWarning(`the store is back: its servers decide again (${this.#url})`, "WeirWarning");
         } else if (performance.now() >= this.#tellAt) {
             this.#away = true;
             this.check().then(() => this.#tellAway(), (error) => this.#tellAway(error.message));
@@ -355,7 +355,7 @@ class Store {
         this.#tellAt = performance.now() + TELL_MS;
         const some = this.#url.startsWith("redis+cluster:");
         const what = why === undefined ? `${some ? "do" : "does"} not decide: answers do not come in time` : `cannot be reached: ${why}`;
-        process.emitWarning(`${some ? "servers of " : ""}the store ${what}; meanwhile${some ? ", for their keys," : ""} ${meanwhile}`, "WeirWarning");
+        process.emitWarning(`${some ? "servers of " : ""}the store ${what}; meanwhile${some ? ", for their keys," : ""} ${meanwhile} (${this.#url})`, "WeirWarning");
     }
 
     // One key. A failure of the fast path comes here, too: either it is told well now, or the key was only unusual.

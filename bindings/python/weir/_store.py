@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from typing import Optional, Union
 
@@ -12,6 +13,11 @@ from ._types import Key, LimitText, Time
 log = logging.getLogger("weir")
 TELL_S = 10.0  # between two warnings of one store
 MEANWHILE = {"open": "everything is allowed", "closed": "everything is denied"}
+
+
+def without_password(url: str) -> str:
+    """An address for people. A password may hold an @: it ends at the last one before the host. Only paths of sockets hold one behind it."""
+    return re.sub("//[^/?]*@" if url.startswith("redis+unix:") else r"//[^?]*@", "//", url)
 
 
 class Store(_weir.Store):
@@ -37,7 +43,7 @@ class Store(_weir.Store):
         with None when they decide again. False: it was too soon, tell it again."""
         now = time.monotonic()
         if why is None:
-            log.warning("weir: the store is back: its servers decide again")
+            log.warning("weir: the store is back: its servers decide again (%s)", without_password(self.url))
             return True
         if now < getattr(self, "_tell_at", 0.0):
             return False
@@ -46,7 +52,8 @@ class Store(_weir.Store):
         meanwhile = MEANWHILE.get(words.get("fail", ""), "this process decides alone")
         some = self.url.startswith("redis+cluster:")
         what = f"cannot be reached: {why}" if why else f"{'do' if some else 'does'} not decide: answers do not come in time"
-        log.warning("weir: %sthe store %s; meanwhile%s %s", "servers of " if some else "", what, ", for their keys," if some else "", meanwhile)
+        log.warning("weir: %sthe store %s; meanwhile%s %s (%s)", "servers of " if some else "", what, ", for their keys," if some else "", meanwhile,
+                    without_password(self.url))
         return True
 
     def _replaced(self, why: Optional[str]) -> None:

@@ -56,7 +56,7 @@ def test_log(check):
     """One line when it is away, at the opening already, and one when it is back."""
     with away() as (address, server, lines), weir.Store(address) as store:
         check(len(lines) == 1 and f"127.0.0.1:{server.port}" in lines[0] and "cannot be reached" in lines[0]
-              and lines[0].endswith("; meanwhile this process decides alone"), f"at the opening: {lines}")
+              and lines[0].endswith(f"; meanwhile this process decides alone ({address})"), f"at the opening: {lines}")
         check.equal([store.take("k", WINDOW).degraded for _ in range(3)], [True] * 3, "decided here")
         check.equal(len(lines), 1, "told once")
         try:
@@ -66,7 +66,7 @@ def test_log(check):
             check.contains(str(error), str(server.port), "check() says which server")
         server.start()
         check(until(lambda: not store.take("other", WINDOW, 0).degraded and len(lines) > 1), "it decides")
-        check(len(lines) == 2 and "back" in lines[1], f"told again: {lines}")
+        check(len(lines) == 2 and lines[1] == f"weir: the store is back: its servers decide again ({address})", f"told again: {lines}")
         store.check()
         server.kill()
         store._tell_at = 0.0  # two warnings are ten seconds apart
@@ -76,7 +76,11 @@ def test_log(check):
         except weir.EUNSUPPORTED as error:
             check.contains(str(error), "info() is for zones", "what else there is")
     with away("&fail=closed") as (address, _, lines), weir.Store(address):
-        check(lines[0].endswith("; meanwhile everything is denied"), f"what fail= says: {lines}")
+        check("; meanwhile everything is denied (" in lines[0], f"what fail= says: {lines}")
+    with away("&prefix=a:") as (address, _, lines), weir.Store(address.replace("//", "//ann:p@ss@")):
+        check(lines[0].endswith(f" ({address})") and "p@ss" not in lines[0], f"which store, without its password: {lines}")
+    with away() as (_, _, lines), weir.Store("redis+unix://:s3cret@/no/where@home?db=1"):
+        check(lines[0].endswith(" (redis+unix:///no/where@home?db=1)") and "s3cret" not in lines[0], f"a socket: {lines}")
     with away() as (_, _, lines), weir.Store("memory:1m") as store:
         check(store.check() is None and store.take("k", WINDOW) and not lines, "a zone")
 

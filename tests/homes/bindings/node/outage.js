@@ -48,7 +48,7 @@ async function away() {
     const warnings = [];
     const heard = (warning) => warnings.push(warning.message);
     process.on("warning", heard);
-    const store = await Store.open("redis://127.0.0.1:1?fail=local&peers=8");
+    const store = await Store.open("redis://:s3cret@127.0.0.1:1?fail=local&peers=8");
     const limit = "sliding-log 10/h"; // a share of 1
     for (let i = 0; i < 3; i++) {
         const decision = await store.take("ann", limit);
@@ -57,7 +57,7 @@ async function away() {
     }
     same((await fails(store.check()))?.code, "EUNREACHABLE", "check() says it");
     same(warnings.length, 1, `one warning: ${warnings}`);
-    check(/cannot be reached: .*127.0.0.1:1.*; meanwhile this process decides alone/.test(warnings[0]), warnings[0]);
+    check(/cannot be reached: .*127.0.0.1:1.*; meanwhile this process decides alone \(redis:\/\/127\.0\.0\.1:1\?fail=local&peers=8\)$/.test(warnings[0]), warnings[0]);
     process.off("warning", heard);
     await store.close();
 }
