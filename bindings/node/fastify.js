@@ -16,7 +16,7 @@ async function weirLimits(fastify, options) {
             throw new errors.EINVAL(`invalid config.weir ${show(own)}: expected options, or false`);
         let limiter = ofRoute.get(own);
         if (!limiter) {
-            limiter = limiterOf({ ...rest, ...(own.limits ? { limit: undefined } : {}), ...(own.limit ? { limits: undefined } : {}), ...own });
+            limiter = limiterOf({ ...rest, ...(own.limits ? { limit: undefined, name: undefined, shadow: undefined } : {}), ...(own.limit ? { limits: undefined } : {}), ...own });
             ofRoute.set(own, limiter);
         }
         return limiter;

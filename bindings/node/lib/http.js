@@ -41,7 +41,17 @@ function ruleOf(given, defaultKey) {
         throw new errors.EINVAL(`invalid shadow ${show(shadow)}: expected true or false`);
     if (shadow && rule.fixed && isHeld(rule.fixed))
         throw new errors.EINVAL("a concurrent limit is in shadow: shadow is for the other kinds of limit");
+    if (rule.fixed && typeof cost !== "function")
+        refuseCost(rule.fixed, whole(cost, "cost", 0, COST_MAX));
     return rule;
+}
+
+/** A constant cost that no state of the limit ever admits. */
+function refuseCost(limit, cost) {
+    const never = cost > 1 ? spare().peekAll([{ key: "cost", limit, cost }]).rows.filter((row) => row.retryAfterUs < 0) : []; // every limit admits one
+    if (never.length > 0)
+        throw new errors.EINVAL(`invalid cost ${cost}: expected at most ${Math.min(...never.map((row) => row.limit))}, which is all that ${show(limit.text)} admits at once; ` +
+            "lower the cost or raise the limit");
 }
 
 function rulesOf(options, defaultKey) {
@@ -52,6 +62,10 @@ function rulesOf(options, defaultKey) {
         throw new errors.EINVAL(`invalid limits: expected an array of 1 to ${LIMITS_MAX} rules`);
     if (limit !== undefined)
         throw new errors.EINVAL("there are limit and limits: expected one of them");
+    for (const [word, value] of Object.entries({ name, shadow })) {
+        if (value !== undefined)
+            throw new errors.EINVAL(`${word} stands beside limits: expected it in a rule, as limits: [{ limit, ${word} }]`);
+    }
     return apart(limits.map((rule) => ruleOf({ ...(key === undefined ? {} : { key }), ...(cost === undefined ? {} : { cost }), ...rule }, defaultKey)));
 }
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any, Callable, Optional, TypeVar, Union, cast
 
-from . import _slots, _weir
+from . import _slots, _weir, _words
 from ._store import AnyStore, Store, as_store
 from ._types import Key, LimitText, Time
 
@@ -23,6 +23,7 @@ def limited(store: AnyStore, limit: LimitText, *, key: Union[None, Key, Callable
     """
     where = as_store(store)
     read = where.limit(limit)
+    _words.refuse_cost(read, cost, f'the limit "{read}"')
 
     def decorate(function: F) -> F:
         if inspect.isasyncgenfunction(function) or (read.lease_us and inspect.isgeneratorfunction(function)):

@@ -27,6 +27,20 @@ def share(one: Rule, other: Rule) -> bool:
     return False
 
 
+def refuse_cost(limit: _weir.Limit, cost: Any, whose: str) -> None:
+    """A constant cost that is none, or that no state of the limit ever admits. No function knows before the first request what it returns."""
+    if callable(cost):
+        return
+    if isinstance(cost, bool) or not hasattr(cost, "__index__"):
+        raise TypeError(f"invalid cost {cost!r} of {whose}: expected a whole number, or a function that returns one")
+    if cost in (0, 1):
+        return  # every limit admits one
+    never = [row.limit for row in spare().peek_all([("cost", limit, cost)]).rows if row.retry_after_us < 0]
+    if never:
+        raise ValueError(f"invalid cost {cost} of {whose}: expected at most {min(never)}, which is all that the limit admits at once; "
+                         "lower the cost or raise the limit")
+
+
 def own_words(rules: List[Rule]) -> List[str]:
     """For each rule, a beginning that no other has: its name, or its number, or a higher one that is nobody's."""
     taken = [it for it in (rule.origin() for rule in rules if not rule.shadow) if isinstance(it, str)]

@@ -194,6 +194,12 @@ def overlap(one: Optional[Places], other: Optional[Places]) -> bool:
 KeyOf = Callable[[Request], Optional[Key]]
 
 
+def refuse_truth(word: str, value: Any) -> None:
+    """What is no bool: "false" and "0" would be true."""
+    if not isinstance(value, bool):
+        raise TypeError(f'invalid {word} {value!r}: expected True or False; compare a text first, as os.environ["MODE"] == "on"')
+
+
 class Known:
     """A function of this module, of which is known how its keys begin."""
 
@@ -228,7 +234,8 @@ def by_header(name: str, *, missing: str = "ip", secret: bool = False) -> KeyOf:
     if not isinstance(name, str):
         raise TypeError(f'by_header needs the name of a field, as by_header("X-User"), not {type(name).__name__}')
     if missing not in ("ip", "skip"):
-        raise ValueError(f'invalid missing "{missing}": expected ip or skip')
+        raise ValueError(f'invalid missing {missing!r}: expected "ip" or "skip"')
+    refuse_truth("secret", secret)
 
     @known(f"header.{name.lower()}:")
     def key(request: Request) -> Optional[Key]:
@@ -262,13 +269,18 @@ class Rule(NamedTuple):
             raise TypeError(f'the key of the rule {self.called()} is by_header itself: expected a call of it, as by_header("X-User")')
         if not callable(self.key):
             raise TypeError(f"the key of a rule must be a function of the request, not {type(self.key).__name__}")
-        if isinstance(self.name, str) and not (self.name.isascii() and self.name.isprintable()):
+        if self.name is not None and not isinstance(self.name, str):
+            raise TypeError(f"invalid name {self.name!r} of a rule: expected a str, or None")
+        if self.name is not None and not (self.name and self.name.isascii() and self.name.isprintable()):
             raise ValueError(f"invalid name {self.name!r}: expected printable ASCII, which HTTP fields can hold")
+        refuse_truth("shadow", self.shadow)
         return self
 
     def places(self) -> Optional[Places]:
         if self.path is None:
             return None
+        if isinstance(self.path, bytes) or not isinstance(self.path, (str, Iterable)):
+            raise TypeError(f"invalid path {self.path!r} of the rule {self.called()}: expected a str as /login or /api/*, or a list of them")
         paths = (self.path,) if isinstance(self.path, str) else tuple(self.path)
         if not paths:
             raise ValueError("the path of a rule is empty: expected at least one, as /login or /api/*")
@@ -316,8 +328,8 @@ def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
         return lambda request: False
     if callable(exempt):
         return exempt
-    if isinstance(exempt, str):
-        raise TypeError("exempt must be a function or a list of paths, not one str")
+    if isinstance(exempt, (str, bytes)) or not isinstance(exempt, Iterable):
+        raise TypeError(f"invalid exempt {exempt!r}: expected a function, or a list of paths, as [\"/health\"]")
     paths = list(exempt)
     for path in paths:
         if not isinstance(path, str) or not path.startswith(("/", "*")):
@@ -343,6 +355,15 @@ def printed(word: object) -> object:
 
 
 OPTIONS = ("exempt", "on_error", "on_denied", "on_shadow", "headers", "trusted_hops", "deny_status", "ipv4_prefix", "ipv6_prefix")
+
+
+def whole(word: str, value: Any, least: int, most: int) -> int:
+    """A number, and no text of one: it would be compared as a text."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"invalid {word} {value!r}: expected a whole number, {least} to {most}; make an int of a text first")
+    if not least <= value <= most:
+        raise ValueError(f"invalid {word} {value}: expected {least} to {most}")
+    return value
 
 
 def refuse_others(others: Any) -> None:
@@ -382,18 +403,14 @@ class Guard:
                  on_shadow: OnShadow = None, headers: str = "ietf", trusted_hops: Union[int, str] = 0, deny_status: int = 429, ipv4_prefix: int = 32,
                  ipv6_prefix: int = 64) -> None:
         if on_error not in ("deny", "allow"):
-            raise ValueError(f'invalid on_error "{on_error}": expected deny or allow')
+            raise ValueError(f'invalid on_error {on_error!r}: expected "deny" or "allow"')
         if headers not in ("ietf", "ietf-06", "x-ratelimit", "openai", "retry-after", "off"):
-            raise ValueError(f'invalid headers "{headers}": expected ietf, ietf-06, x-ratelimit, openai, retry-after or off')
-        if trusted_hops != SERVER and not (isinstance(trusted_hops, int) and 0 <= trusted_hops <= 100):
+            raise ValueError(f'invalid headers {headers!r}: expected ietf, ietf-06, x-ratelimit, openai, retry-after or off')
+        if trusted_hops != SERVER and not (type(trusted_hops) is int and 0 <= trusted_hops <= 100):
             raise ValueError(f'invalid trusted_hops {trusted_hops!r}: expected the number of proxies, 0 to 100, or "server"')
         for word, given_function in (("on_denied", on_denied), ("on_shadow", on_shadow)):
             if given_function is not None and not callable(given_function):
                 raise TypeError(f"{word} must be a function of the request and the decision, not {type(given_function).__name__}")
-        if not 400 <= deny_status <= 599:
-            raise ValueError(f"invalid deny_status {deny_status}: expected 400 to 599")
-        if not (1 <= ipv4_prefix <= 32 and 1 <= ipv6_prefix <= 128):
-            raise ValueError("invalid prefix: expected ipv4_prefix 1 to 32, ipv6_prefix 1 to 128")
         given = as_rules(rules)
         self.store = as_store(store)
         self.store._deny_full()  # who finds no room is denied, with a decision
@@ -401,7 +418,8 @@ class Guard:
         self.rules = [rule.own_key()._replace(limit=self.store.limit(rule.limit)) for rule in given]
         self.exempt, self.on_error, self.on_denied, self.headers = as_exempt(exempt), on_error, on_denied, headers
         self.on_shadow, self.words = on_shadow, _words.as_words(self.rules)
-        self.trusted_hops, self.deny_status, self.prefixes = trusted_hops, deny_status, {4: ipv4_prefix, 6: ipv6_prefix}
+        self.trusted_hops, self.deny_status = trusted_hops, whole("deny_status", deny_status, 400, 599)
+        self.prefixes = {4: whole("ipv4_prefix", ipv4_prefix, 1, 32), 6: whole("ipv6_prefix", ipv6_prefix, 1, 128)}
         self.told = 0.0
         self.check_rules()
 
@@ -410,6 +428,7 @@ class Guard:
         for rule in self.rules:
             if rule.shadow and self.store.limit(rule.limit).lease_us:
                 raise ValueError(f"the rule {rule.called()} is in shadow and concurrent: shadow=True is for the other kinds of limit")
+            _words.refuse_cost(self.store.limit(rule.limit), rule.cost, f"the rule {rule.called()}")
         enforced = [(its, rule) for its, rule in zip(self.places, self.rules) if not rule.shadow]
         for (its, one), (places, other) in itertools.combinations(enforced, 2):
             if one.origin() == other.origin() and overlap(its, places) and _words.share(one, other):

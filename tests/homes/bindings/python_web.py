@@ -226,6 +226,38 @@ def test_mistakes(check, client):
     check.equal([web.ask()[0], web.ask()[0]], [200, 429], f"{client.kind}: without the field")
 
 
+@both
+def test_types(check, client):
+    """An option of another type is refused at the start, by its name and value: a text from the environment is no number, and "false" is not False."""
+    rule = weir.web.Rule("fixed-window 5/h from-first")
+    for kind, part, its in ((TypeError, "invalid shadow 'false'", {"shadow": "false"}), (TypeError, "invalid shadow '0'", {"shadow": "0"}), (TypeError, "invalid shadow 1", {"shadow": 1}),
+                            (TypeError, "invalid shadow None", {"shadow": None}), (TypeError, "invalid cost '2'", {"cost": "2"}), (TypeError, "invalid cost True", {"cost": True}),
+                            (TypeError, "invalid cost 1.5", {"cost": 1.5}), (TypeError, "invalid cost None", {"cost": None, "shadow": True}), (TypeError, "invalid name 5", {"name": 5}),
+                            (TypeError, "invalid name b'login'", {"name": b"login", "shadow": True}), (ValueError, "invalid name ''", {"name": ""}), (TypeError, "invalid path 5", {"path": 5}),
+                            (TypeError, "invalid path b'/login'", {"path": b"/login"}), (ValueError, "invalid path 5", {"path": ["/login", 5]}), (TypeError, "limit", {"limit": 5})):
+        check(refuses(lambda its=its: client(store_at(), rule._replace(**its)), kind, part), f"{client.kind}: {its}")
+    for kind, part, its in ((TypeError, "invalid deny_status '503'", {"deny_status": "503"}), (TypeError, "invalid deny_status 429.5", {"deny_status": 429.5}),
+                            (ValueError, "invalid deny_status 200: expected 400 to 599", {"deny_status": 200}), (TypeError, "invalid ipv4_prefix '24'", {"ipv4_prefix": "24"}),
+                            (TypeError, "invalid ipv4_prefix True", {"ipv4_prefix": True}), (TypeError, "invalid ipv6_prefix 48.0", {"ipv6_prefix": 48.0}),
+                            (ValueError, "invalid ipv6_prefix 129: expected 1 to 128", {"ipv6_prefix": 129}), (ValueError, "invalid trusted_hops True", {"trusted_hops": True}),
+                            (ValueError, "invalid trusted_hops '1'", {"trusted_hops": "1"}), (ValueError, "invalid on_error True", {"on_error": True}), (ValueError, "invalid headers None", {"headers": None}),
+                            (TypeError, "invalid exempt True", {"exempt": True}), (TypeError, "invalid exempt '/health'", {"exempt": "/health"}), (TypeError, "on_shadow", {"on_shadow": "log"})):
+        check(refuses(lambda its=its: client(store_at(), rule, **its), kind, part), f"{client.kind}: {its}")
+    check(refuses(lambda: weir.web.by_header("X-Key", secret="false"), TypeError, "invalid secret 'false'"), "secret of by_header")
+
+
+@both
+def test_costs(check, client):
+    """A constant cost that no state ever admits is found at the start; limits that admit any, and those with a cost of their own, take it."""
+    rule = weir.web.Rule("fixed-window 5/h", name="export")
+    for its in ({"cost": 6}, {"cost": 6, "limit": "fixed-window 99/h, sliding-log 5/d"}, {"cost": 6, "limit": "concurrent 5"}, {"cost": 6, "limit": "token-bucket 9/s burst 5"}, {"cost": 6, "shadow": True}):
+        check(refuses(lambda its=its: client(store_at(), rule._replace(**its)), ValueError, 'invalid cost 6 of the rule "export": expected at most 5'), f"{client.kind}: {its}")
+    for its in ({"cost": 5}, {"cost": 6, "limit": "smooth 5/s"}, {"cost": 6, "limit": "fixed-window 5/h cost 2"}, {"cost": lambda request: 6}):
+        check.equal(client(store_at(), rule._replace(**its)).ask()[0], 429 if callable(its["cost"]) else 200, f"{client.kind}: {its}")
+    check(refuses(lambda: weir.limited(store_at(), "fixed-window 5/h", cost=6)(len), ValueError, "invalid cost 6"), "the decorator")
+    check(refuses(lambda: weir.limited(store_at(), "fixed-window 5/h", cost="1")(len), TypeError, "invalid cost '1'"), "the decorator, and a text")
+
+
 def test_slots_forgotten(check):
     """A server that does not close the answer: the slot comes back."""
     store, limit = weir.Store("memory:1m"), "concurrent 1"
@@ -379,7 +411,7 @@ def named(name, function):
     return function
 
 
-TESTS = [test_answers, test_rules, test_paths, test_addresses, test_failures, test_mistakes, test_slots, test_slots_forgotten, test_asgi_others, test_shaping, test_frameworks]
+TESTS = [test_answers, test_rules, test_paths, test_addresses, test_failures, test_mistakes, test_types, test_costs, test_slots, test_slots_forgotten, test_asgi_others, test_shaping, test_frameworks]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

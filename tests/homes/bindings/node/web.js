@@ -213,8 +213,14 @@ async function mistakes() {
     for (const [options, part] of [[undefined, "an object"], [{}, "invalid limit undefined"], [{ limit: "token bucket" }, "expected the name"], [{ limit: "token-bucket 1/s", burst: 5 }, "unknown option"],
         [{ limit: "token-bucket 1/s", key: 5 }, "invalid key 5"], [{ limit: "token-bucket 1/s", cost: -1 }, "invalid cost -1"], [{ limit: "token-bucket 1/s", style: "draft-7" }, "invalid style"],
         [{ limit: "token-bucket 1/s", status: 200 }, "invalid status 200"], [{ limit: "token-bucket 1/s", onError: "open" }, "invalid onError"], [{ limit: "token-bucket 1/s", skip: true }, "invalid skip"],
-        [{ limits: [] }, "1 to 16"], [{ limits: [{ limit: "token-bucket 1/s" }], limit: "token-bucket 1/s" }, "limit and limits"]])
+        [{ limit: "fixed-window 5/h", cost: 6 }, "invalid cost 6: expected at most 5"], [{ limit: "fixed-window 9/h, sliding-log 5/d", cost: 6n }, "invalid cost 6: expected at most 5"],
+        [{ limits: [{ limit: "concurrent 5" }], cost: 6 }, "invalid cost 6: expected at most 5"], [{ limit: "token-bucket 9/s burst 5", cost: 6, shadow: true }, "invalid cost 6: expected at most 5"],
+        [{ limit: "token-bucket 1/s", cost: "1" }, "invalid cost \"1\""], [{ limit: "token-bucket 1/s", cost: true }, "invalid cost true"], [{ limit: "token-bucket 1/s", shadow: "false" }, "invalid shadow \"false\""],
+        [{ limit: "token-bucket 1/s", status: "503" }, "invalid status \"503\""], [{ limit: "token-bucket 1/s", name: 5 }, "invalid name 5"], [{ limit: "token-bucket 1/s", onDenied: "log" }, "invalid onDenied"],
+        [{ limits: [{ limit: "token-bucket 1/s" }], shadow: true }, "shadow stands beside limits"], [{ limits: [{ limit: "token-bucket 1/s" }], name: "all" }, "name stands beside limits"], [{ limits: [] }, "1 to 16"], [{ limits: [{ limit: "token-bucket 1/s" }], limit: "token-bucket 1/s" }, "limit and limits"]])
         check((await failsWith(() => limited(store, options), part === "expected the name" ? "ESYNTAX" : "EINVAL", part === "an object" ? "null" : part, `limited: ${part}`)) !== undefined, part);
+    for (const rule of [{ limit: "fixed-window 5/h", cost: 5 }, { limit: "smooth 5/s", cost: 6 }, { limit: "fixed-window 5/h cost 2", cost: 6 }, { limit: "fixed-window 5/h", cost: () => 6 }, { limit: () => "fixed-window 5/h", cost: 6 }])
+        check(typeof limited(store, rule) === "function", `a cost that may be admitted: ${JSON.stringify(rule)}`);
     await failsWith(() => limited({}, { limit: "token-bucket 1/s" }), "EINVAL", "invalid store", "no store");
     const app = fastify();
     await failsWith(async () => app.register(weirFastify, { store, limit: "token bucket" }), "ESYNTAX", "", "a plugin with a mistake");
@@ -312,6 +318,7 @@ async function fastifyLimits() {
     app.get("/", async () => "ok");
     app.get("/free", { config: { weir: false } }, async () => "free");
     app.get("/own", { config: { weir: { limit: "sliding-log 1/h", key: "own", onDenied: (request, reply, decision) => reply.code(418).send({ left: decision.remaining }) } } }, async () => "own");
+    app.get("/several", { config: { weir: { limits: [{ limit: "sliding-log 1/h", key: "several", name: "one" }] } } }, async () => "several");
     app.get("/slots", { config: { weir: { limit: "concurrent 1 lease 1h", key: "fs" } } }, async () => `held ${still.peek("fs", "concurrent 1 lease 1h", 0).remaining}`);
     await failsWith(async () => app.get("/bad", { config: { weir: { limit: "nothing 5/s" } } }, async () => "bad"), "ESYNTAX", "nothing", "a route with a mistake");
     await app.register(async (scope) => {
@@ -323,6 +330,7 @@ async function fastifyLimits() {
     same([seen[0].headers.ratelimit, seen[2].headers["retry-after"], seen[2].headers["content-type"].split(";")[0]], ["\"all\";r=1;t=3600", "3600", "application/problem+json"], "fields");
     same((await get("/", { "x-forwarded-for": "198.51.100.9" })).statusCode, 200, "another address, as trustProxy says");
     same([(await get("/free")).body, (await get("/own")).body, (await get("/own")).body], ["free", "own", "{\"left\":0}"], "routes of their own");
+    same((await get("/several")).headers.ratelimit, "\"one\";r=0;t=3600", "several limits instead of the plugin's, and of its name");
     same([(await get("/slots")).body, (await get("/slots")).body], ["held 0", "held 0"], "slots are given back");
     await app.close();
     const other = fastify();
