@@ -29,8 +29,8 @@ export interface CommonOptions<Req> {
     skip?: (request: Req) => boolean | Promise<boolean>;
     /** "ietf" unless it is given. */
     style?: FieldStyle;
-    /** Told what rules in shadow would deny. The request does not wait for it. */
-    onShadow?: (request: Req, decision: Decision, rule: { key: Key; name?: string }) => unknown;
+    /** Told what rules in shadow would deny; `denied`: the request is denied anyway. It does not wait for it. */
+    onShadow?: (request: Req, decision: Decision, rule: { key: Key; name?: string; denied: boolean }) => unknown;
     /** Of an answer that denies; 429 unless it is given. */
     status?: number;
 }

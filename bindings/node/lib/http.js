@@ -266,21 +266,26 @@ class Limiter {
         return { requests, shadows };
     }
 
-    // Rules in shadow: decided each for itself, told, never enforced. The request does not wait for who is told.
-    async #shadow(request, shadows) {
+    // Rules in shadow: decided each for itself, never enforced.
+    async #decideShadows(shadows) {
         try {
-            const decisions = await this.store.takeMany(plain(shadows));
-            for (const [i, decision] of decisions.entries()) {
-                const { key, rule } = shadows[i];
-                if (decision.allowed || decision.error)
-                    continue;
-                if (this.onShadow)
-                    this.#tellShadow(request, decision, { key, name: rule.name });
-                else
-                    this.#tell(`the rule ${show(rule.name ?? rule.fixed?.text)}, in shadow, would deny requests`);
-            }
+            return shadows.length > 0 ? await this.store.takeMany(plain(shadows)) : [];
         } catch (error) {
             this.#shadowFailed(error);
+            return [];
+        }
+    }
+
+    // `denied`: the request goes no further anyway. It does not wait for who is told.
+    #tellShadows(request, shadows, decisions, denied) {
+        for (const [i, decision] of decisions.entries()) {
+            const { key, rule } = shadows[i];
+            if (decision.allowed || decision.error)
+                continue;
+            if (this.onShadow)
+                this.#tellShadow(request, decision, { key, name: rule.name, denied });
+            else
+                this.#tell(`the rule ${show(rule.name ?? rule.fixed?.text)}, in shadow, would deny requests${denied ? ", as one that is denied anyway" : ""}`);
         }
     }
 
@@ -316,8 +321,12 @@ class Limiter {
         } catch (error) {
             return this.#failed(error);
         }
-        if (shadows.length > 0)
-            await this.#shadow(request, shadows);
+        const decisions = await this.#decideShadows(shadows), answer = await this.#enforce(named);
+        this.#tellShadows(request, shadows, decisions, !answer.pass);
+        return answer;
+    }
+
+    async #enforce(named) {
         if (named.length === 0)
             return { pass: true, fields: [] };
         try {

@@ -13,7 +13,7 @@ from typing import Any, Awaitable, Callable, Iterable, List, MutableMapping, Opt
 from . import _async, _slots, _weir
 from ._store import AnyStore
 from .web import (Answer, Asked, BadRequest, Exempt, Fields, Guard, NoAddress, OnDenied, OnShadow, Request, Rule, Rules, by_header, by_ip, everybody,
-                  own_fields, refuse_others)
+                  is_denial, own_fields, refuse_others)
 
 __all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
 Scope = MutableMapping[str, Any]
@@ -50,33 +50,30 @@ class RateLimit:
         if asked is None:
             await self.app(scope, receive, send)
             return
-        await self.shadow(request, asked)
-        if not asked.requests:
-            await self.app(scope, receive, send)
-            return
+        shadows = await self.shadow(asked)
+        decision: Union[_weir.Decision, Answer, None] = None  # the request goes ahead
         try:
-            decision = await self.take(asked)
+            if asked.requests:
+                decision = await self.take(asked)
         except (_weir.Error, UnicodeEncodeError) as error:
-            refused = self.guard.failed(asked, error)
-            if refused is None:
-                await self.app(scope, receive, send)
-                return
-            if isinstance(refused, Answer):
-                await say(refused, scope, send)
-                return
-            decision = refused
-        if decision.allowed:
+            decision = self.guard.failed(asked, error)
+        self.guard.tell_shadows(request, asked, shadows, is_denial(decision))
+        if decision is None:
+            await self.app(scope, receive, send)
+        elif isinstance(decision, Answer):
+            await say(decision, scope, send)
+        elif decision.allowed:
             await self.go(asked, decision, scope, receive, send)
         else:
             await self.deny(request, self.guard.denied(request, asked, decision), decision, receive, send)
 
-    async def shadow(self, request: Request, asked: Asked) -> None:
-        if asked.shadows:
-            try:
-                decisions = await _async.call(self.guard.store, self.guard.store.take_many, self.guard.shadow_requests(asked))
-                self.guard.tell_shadows(request, asked, decisions)
-            except Exception as error:
-                self.guard.shadow_failed(error)
+    async def shadow(self, asked: Asked) -> List[_weir.Decision]:
+        try:
+            if asked.shadows:
+                return await _async.call(self.guard.store, self.guard.store.take_many, self.guard.shadow_requests(asked))
+        except Exception as error:
+            self.guard.shadow_failed(error)
+        return []
 
     async def deny(self, request: Request, usual: Answer, decision: _weir.Decision, receive: Receive, send: Send) -> None:
         try:

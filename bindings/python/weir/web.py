@@ -57,11 +57,12 @@ class BadPath(BadRequest):
 class Request:
     """What rules see of a request. ``raw`` is WSGI's environ or ASGI's scope. In ``path`` a // is a /, as
     Flask reads it; ``sent`` is as the server gives it; ``at`` knows all spellings. ``port`` is the peer's; 0: the server has put another address in its place. ``rule`` and ``key`` say what denied it: on_denied
-    sees them, keys and costs do not."""
+    sees them, keys and costs do not. on_shadow sees them, too, and ``denied``: whether the request goes no further anyway."""
 
-    __slots__ = ("method", "path", "sent", "peer", "port", "raw", "fields", "guard", "charset", "spellings", "rule", "key")
+    __slots__ = ("method", "path", "sent", "peer", "port", "raw", "fields", "guard", "charset", "spellings", "rule", "key", "denied")
     rule: Rule
     key: Key
+    denied: bool
 
     def __init__(self, method: str, path: str, peer: Optional[str], port: Optional[int], raw: Any,
                  fields: Callable[[str], Optional[str]], guard: Guard, charset: str = "utf-8") -> None:
@@ -479,15 +480,16 @@ class Guard:
     def shadow_requests(self, asked: Asked) -> List[Tuple[Key, _weir.Limit, int]]:
         return [(key, self.store.limit(rule.limit), cost) for key, rule, cost in asked.shadows]
 
-    def tell_shadows(self, request: Request, asked: Asked, decisions: List[_weir.Decision]) -> None:
-        """Whom rules in shadow would have denied. What the store did not decide is not told."""
+    def tell_shadows(self, request: Request, asked: Asked, decisions: List[_weir.Decision], denied: bool) -> None:
+        """Whom rules in shadow would have denied, and whether the request is denied anyway. What the store did not decide is not told."""
         for (key, rule, _), decision in zip(asked.shadows, decisions):
             if decision.allowed or decision.code:
                 continue
             if self.on_shadow is None:
-                self.warn("weir: the rule %s, in shadow, would deny requests, as one for %r", rule.called(), request.path[:100])
+                self.warn("weir: the rule %s, in shadow, would deny requests, as one for %r%s", rule.called(), request.path[:100],
+                          ", which is denied anyway" if denied else "")
                 continue
-            request.key, request.rule = key, rule
+            request.key, request.rule, request.denied = key, rule, denied
             try:
                 self.on_shadow(request, decision)
             except Exception:
@@ -570,6 +572,11 @@ class Guard:
             return None
         sizes = [(str(i), limit, cost) for i, (_, limit, cost) in enumerate(asked.requests)]
         return _words.spare().peek_all(sizes)._refused(isinstance(error, _weir.EFULL))
+
+
+def is_denial(decision: Union[_weir.Decision, Answer, None]) -> bool:
+    """Whether the request goes no further; None: it goes ahead without a decision."""
+    return isinstance(decision, Answer) or (decision is not None and not decision.allowed)
 
 
 def answer(status: int, fields: Fields, body: bytes, kind: str = "application/problem+json") -> Answer:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Uni
 from . import _slots, _weir
 from ._store import AnyStore
 from .web import (Answer, Asked, BadRequest, Exempt, Fields, Guard, NoAddress, OnDenied, OnShadow, Request, Rule, Rules, by_header, by_ip, everybody,
-                  own_fields, phrase_of, refuse_others)
+                  is_denial, own_fields, phrase_of, refuse_others)
 
 __all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
 App = Callable[..., Iterable[bytes]]
@@ -55,7 +55,7 @@ class RateLimit:
     ``rules`` is a limit, a ``Rule`` or a list of them. ``exempt`` is a function or a list of paths. ``on_error`` says what
     happens if the store fails: "deny" or "allow". ``on_denied(request, decision)`` is told of each denial, with ``request.rule`` and
     ``request.key``; it returns None for the usual answer, a dict for a JSON of its own, or a WSGI application such as a
-    ``flask.Response``. ``on_shadow(request, decision)`` is told what rules in shadow would deny. The decision of a request that goes ahead is in
+    ``flask.Response``. ``on_shadow(request, decision)`` is told what rules in shadow would deny, and ``request.denied``. The decision of a request that goes ahead is in
     ``environ["weir.decision"]``: None if no rule was enforced.
     """
 
@@ -76,28 +76,28 @@ class RateLimit:
             return say(self.guard.bad(error), environ, start_response)
         if asked is None:
             return self.app(environ, start_response)
-        self.shadow(request, asked)
-        if not asked.requests:
-            return self.app(environ, start_response)
+        shadows = self.shadow(asked)
+        decision: Union[_weir.Decision, Answer, None] = None  # the request goes ahead
         try:
-            decision = self.guard.store.take_all(asked.requests, acquire=asked.holds)
+            if asked.requests:
+                decision = self.guard.store.take_all(asked.requests, acquire=asked.holds)
         except (_weir.Error, UnicodeEncodeError) as error:
-            refused = self.guard.failed(asked, error)
-            if refused is None:
-                return self.app(environ, start_response)
-            if isinstance(refused, Answer):
-                return say(refused, environ, start_response)
-            decision = refused
+            decision = self.guard.failed(asked, error)
+        self.guard.tell_shadows(request, asked, shadows, is_denial(decision))
+        if decision is None:
+            return self.app(environ, start_response)
+        if isinstance(decision, Answer):
+            return say(decision, environ, start_response)
         if not decision.allowed:
             return self.deny(request, self.guard.denied(request, asked, decision), decision, start_response)
         return self.go(asked, decision, environ, start_response)
 
-    def shadow(self, request: Request, asked: Asked) -> None:
-        if asked.shadows:
-            try:
-                self.guard.tell_shadows(request, asked, self.guard.store.take_many(self.guard.shadow_requests(asked)))
-            except Exception as error:
-                self.guard.shadow_failed(error)
+    def shadow(self, asked: Asked) -> List[_weir.Decision]:
+        try:
+            return self.guard.store.take_many(self.guard.shadow_requests(asked)) if asked.shadows else []
+        except Exception as error:
+            self.guard.shadow_failed(error)
+            return []
 
     def deny(self, request: Request, usual: Answer, decision: _weir.Decision, start_response: Any) -> Iterable[bytes]:
         try:

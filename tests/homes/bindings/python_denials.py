@@ -251,10 +251,18 @@ def test_one_line(check, client):
 def test_shadow(check, client):
     """A rule in shadow is decided and told, and refuses nobody. Its count is its own."""
     store, told, rules = store_at(), [], ["fixed-window 4/h from-first", weir.web.Rule("fixed-window 1/h from-first", name="strict", shadow=True)]
-    web = client(store, rules, on_shadow=lambda r, decision: told.append((r.rule.name, r.key, decision.retry_after_us)), on_denied=lambda r, d: told.append(r.rule.limit.text))
+    web = client(store, rules, on_shadow=lambda r, decision: told.append((r.rule.name, r.key, decision.retry_after_us, r.denied)), on_denied=lambda r, d: told.append(r.rule.limit.text))
     check.equal([web.ask()[0] for _ in range(5)], [200, 200, 200, 200, 429], f"{web.kind}: by the other rule")
     one = ("strict", "shadow.strict:ip:192.0.2.7", 3_600_000_000)
-    check.equal(told, [one, one, one, one, "fixed-window 4/h from-first"], f"{web.kind}: what is told")
+    check.equal(told, [*[(*one, False)] * 3, (*one, True), "fixed-window 4/h from-first"], f"{web.kind}: what is told, and that the other rule denies as well")
+    LOGGED.clear()
+    web = client(store_at(), ["fixed-window 1/h from-first", rules[1]])
+    web.ask()
+    check.equal((web.ask()[0], LOGGED), (429, ["weir: the rule \"strict\", in shadow, would deny requests, as one for '/', which is denied anyway"]), f"{web.kind}: so does the log")
+    flags, wrong = [], weir.web.Rule("fixed-window 9/h", key=lambda r: "" if r.header("x-bad") else None)
+    web = client(store_at(), [wrong, rules[1]], on_shadow=lambda r, decision: flags.append(r.denied))
+    statuses = [web.ask(headers=[("X-Bad", "1")] * bad)[0] for bad in (0, 1, 0)]
+    check.equal((statuses, flags), ([200, 400, 200], [True, False]), f"{web.kind}: a request that gets 400; no rule that applies")
     LOGGED.clear()
     web = client(store_at(), rules[1])
     answers = [web.ask() for _ in range(3)]

@@ -121,7 +121,7 @@ async function denials() {
     app.get("/closed", limited(broken, { limits: [{ key: "k", limit: HOUR, name: "hourly" }, { key: "all", limit: "token-bucket 3/s" }] }), usual);
     app.get("/same", limited(place, { limits: [{ key: "ip:1", limit: "fixed-window 9/h from-first" }, { key: () => "ip:1", limit: "fixed-window 2/h from-first" }] }), usual);
     app.get("/shadow", limited(place, { limits: [{ key: "s", limit: "fixed-window 3/h from-first" }, { key: "s", limit: "fixed-window 1/h from-first", name: "strict", shadow: true }],
-        onShadow: (req, decision, rule) => told.push([req.path, rule.name, rule.key, decision.retryAfterUs]) }), usual);
+        onShadow: (req, decision, rule) => told.push([req.path, rule.name, rule.key, decision.retryAfterUs, rule.denied]) }), usual);
     const NINE = "fixed-window 9/h from-first", chosen = { key: (req) => req.query.user ?? "nobody", limit: NINE, name: "user" };
     app.get("/chosen", limited(place, { limits: [chosen, { limit: "fixed-window 2/h from-first" }] }), usual);
     for (const [path, ...limits] of [["/plain", { ...chosen, limit: "fixed-window 9/d" }, { limit: NINE }, { key: "all", limit: NINE }], ["/dynamic", { ...chosen, limit: () => "fixed-window 9/d" }, { limit: NINE }],
@@ -138,6 +138,7 @@ async function denials() {
     app.get("/slow", watched({}, { onShadow: () => new Promise(() => {}) }), usual);
     app.get("/fails", watched({}, { onShadow: async () => never() }), usual);
     app.get("/which", limited(place, { limits: [{ key: "w1", limit: "fixed-window 9/h, sliding-log 8/h", name: "wide" }, { key: "w2", limit: "fixed-window 1/d", name: "narrow" }] }), usual);
+    app.get("/anyway", limited(place, { limits: [{ key: "any", limit: "fixed-window 1/h from-first" }, { key: "any", limit: "fixed-window 1/h from-first", name: "anyway", shadow: true }] }), usual);
     app.get("/alone", limited(place, { key: "a", limit: "fixed-window 1/h from-first", name: "alone", shadow: true }), usual);
     await serving(app, async (get) => {
         const statuses = async (path, n) => { const all = []; for (let i = 0; i < n; i++) all.push((await get(path)).status); return all; };
@@ -177,12 +178,13 @@ async function denials() {
             same(await statuses(`/watched${n}`, 3), [200, 200, 200], `a rule in shadow that fails: ${n}`);
         same(place.peek("shadow.rule2:v", "concurrent 2").remaining, 2, "holds no slot");
         same([await statuses("/slow", 3), await statuses("/fails", 3)], [[200, 200, 200], [200, 200, 200]], "nobody waits for onShadow");
-        same([await statuses("/shadow", 4), told.splice(0)], [[200, 200, 200, 429], Array(3).fill(["/shadow", "strict", "shadow.strict:s", 3600e6])], "a rule in shadow");
+        same([await statuses("/shadow", 4), told.splice(0)], [[200, 200, 200, 429], [false, false, true].map((denied) => ["/shadow", "strict", "shadow.strict:s", 3600e6, denied])], "a rule in shadow, and whether another one denies as well");
         same(await statuses("/alone", 3), [200, 200, 200], "alone");
+        same(await statuses("/anyway", 2), [200, 429], "denied anyway");
     });
     await new Promise((resolve) => setImmediate(resolve));
     process.off("warning", warned);
-    for (const part of ["the rule \"alone\", in shadow, would deny"])
+    for (const part of ["the rule \"alone\", in shadow, would deny requests", "the rule \"anyway\", in shadow, would deny requests, as one that is denied anyway"])
         same(warnings.filter((text) => text.includes(part)).length, 1, part);
     check(warnings.some((text) => /denied without a decision: one\\u\{a\}line of\\u\{1b\}\[31m x+…$/.test(text) && text.length < 600), "what a client may have written is one line");
     await failsWith(() => limited(place, { limits: [{ key: "c", limit: many(1) }, { limit: many(60) }] }), "EINVAL", "18 of them apply to each request, expected at most 16", "more limits than one call can have");
