@@ -119,7 +119,9 @@ static int show_work(const struct cli_call *call, const struct cli_request *requ
                  "Keys of policies are like POLICY/LIMIT/{customer=bob}; weir explain --server "
                  "and weir check --request name them.\n"
                  "Keys of a rule in shadow, in Python and Node, are like "
-                 "shadow.NAME:ip:192.0.2.7.");
+                 "shadow.NAME:ip:192.0.2.7.\n"
+                 "Keys of other rules there may begin with their name or path, like "
+                 "user:customer:bob or login:192.0.2.7.");
     }
     for (size_t i = 0; i < count; i++)
         show_print_state(&shown[i], show_now(request->store));

@@ -153,6 +153,10 @@ looks renew k "concurrent 2" 7
 looks release k "concurrent 2" 7
 is "the size of a zone that is looked at stays" "0 2097152" \
     "$("$WEIR" show k --store "file:$tmp/zone?size=4m" >"$tmp/stderr"; echo "$? $(stat -c %s "$tmp/zone")")"
+run show customer:bob --store "file:$tmp/zone"
+for like in ip:192.0.2.7 "POLICY/LIMIT/{customer=bob}" shadow.NAME:ip:192.0.2.7 user:customer:bob; do
+    has "show: a key without a state, and keys like $like" " $like" "$out"
+done
 refuses "an answer to create= that is not one" 2 'invalid create "maybe": expected no or yes' take k "$limit" --store "file:$tmp/zone?create=maybe"
 refuses "a take that must not make its zone" 3 "there is no zone" take k "$limit" --store "file:$tmp/mistyped?create=no"
 refuses "private memory is always made" 2 "no other process can open" take k "$limit" --store "memory:1m?create=no"
