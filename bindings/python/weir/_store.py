@@ -35,6 +35,10 @@ class Store(_weir.Store):
         super().close()
         _async.wake(self)
 
+    def __repr__(self) -> str:
+        """Without the password, because programs log it; ``url`` has it."""
+        return super().__repr__().replace(repr(self.url), repr(without_password(self.url)))
+
     def __exit__(self, *error: object) -> None:
         self.close()
 

@@ -79,6 +79,8 @@ def test_log(check):
         check("; meanwhile everything is denied (" in lines[0], f"what fail= says: {lines}")
     with away("&prefix=a:") as (address, _, lines), weir.Store(address.replace("//", "//ann:p@ss@")):
         check(lines[0].endswith(f" ({address})") and "p@ss" not in lines[0], f"which store, without its password: {lines}")
+    with weir.Store("redis://:p@ss@127.0.0.1:1") as store:
+        check.equal(repr(store), "<weir.Store 'redis://127.0.0.1:1'>", "what a program prints of a store")
     with away() as (_, _, lines), weir.Store("redis+unix://:s3cret@/no/where@home?db=1"):
         check(lines[0].endswith(" (redis+unix:///no/where@home?db=1)") and "s3cret" not in lines[0], f"a socket: {lines}")
     with away() as (_, _, lines), weir.Store("memory:1m") as store:
