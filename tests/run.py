@@ -7,7 +7,8 @@
     tests/run.py NAME …     only the tests whose name contains one of these
 
 Every test prints its own "N passed, N failed"; these are added up. One that ends badly without such a
-line, or takes too long, counts as a failure. Tests are listed in tests/list.py.
+line, or takes too long, counts as a failure. Tests are listed in tests/list.py. What a failed test said is printed when it
+ends, and its failures once more before the last line: a log that lost its middle still tells them.
 
 A line is printed for each test when it ends, with its time and what of it was work. Tests run side by side: those that
 work, as many as there are cores; beside them those that mostly wait (Test.load). What is alone comes last, one by one.
@@ -32,6 +33,9 @@ import list as tests_list  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
 SHOWN = 6000       # characters of a test that failed, of its failures and of its end
+AGAIN = 40         # lines of each failed test that are said again at the end,
+BEHIND = 12        # of each of its failures,
+WIDE = 200         # and characters of each
 LIGHT = 0.5        # tests of less load than this mostly wait
 LIGHT_ROOM = 0.5   # what all of them together may keep busy, for each core
 LIGHT_MOST = 4     # how many of them for each core: even they need memory, and a moment of it to start
@@ -142,15 +146,31 @@ def run(test):
     return Result(passed, failed, output, time.monotonic() - start, work)
 
 
+def failures(output):
+    """Lines that begin with FAIL, each with those behind it up to the next result."""
+    found, more = [], 0
+    for line in output.splitlines():
+        if line.startswith("FAIL"):
+            more = BEHIND
+        elif line.startswith("ok ") or COUNTS.match(line):
+            more = 0
+        if more > 0:
+            found.append(line)
+            more -= 1
+    return found
+
+
 def shown(output):
     """What failed, with the lines behind it, and the end of a long output."""
     if len(output) <= SHOWN:
         return output
-    lines, found = output[:-SHOWN].splitlines(), []
-    for i, line in enumerate(lines):
-        if line.startswith("FAIL"):
-            found += lines[i:i + 12] + ["…"]
-    return "\n".join(found)[:SHOWN] + "\n…" + output[-SHOWN:]
+    return "\n".join(failures(output[:-SHOWN]))[:SHOWN] + "\n…" + output[-SHOWN:]
+
+
+def again(output):
+    """The failures in short, or how a test ended that names none."""
+    lines = failures(output) or output.splitlines()[-BEHIND:]
+    return [line[:WIDE] for line in lines[:AGAIN]] + ["…"] * (len(lines) > AGAIN)
 
 
 class Report:
@@ -167,7 +187,7 @@ class Report:
         print(f"{'FAIL' if result.failed else 'ok  '} [{self.done}/{self.count}] {test.name}: {result.passed} passed, "
               f"{result.failed} failed ({result.seconds:.1f} s, {result.work:.1f} s of work)", flush=True)
         if result.failed:
-            self.wrong.append(test.name)
+            self.wrong.append((test.name, again(result.output)))
             print(shown(result.output), flush=True)
 
 
@@ -235,7 +255,9 @@ def main(words):
         if test.alone:
             report.tell(test, run(test))
     if report.wrong:
-        print("failed: " + ", ".join(report.wrong))
+        for name, lines in report.wrong:
+            print("\n".join([f"---- {name}", *lines]))
+        print("failed: " + ", ".join(name for name, _ in report.wrong))
     print(f"{len(tests)} tests in {time.monotonic() - start:.0f} s")
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed else 0

@@ -75,6 +75,20 @@ def test_failures():
               f"they are named at the end: {named}")
 
 
+def test_failures_again():
+    """What failed is told once more at the end, in short: the rest of the output is not."""
+    with tempfile.TemporaryDirectory(prefix="weir-runner-") as folder:
+        it = start(folder, "named=1=echo FAIL it broke; echo '    at its line'; echo ok   another; echo 1 passed, 1 failed; exit 1",
+                   "many=1=seq -f 'FAIL %.0f' 500; echo 0 passed, 500 failed; exit 1",
+                   "silent=1=echo said; exit 3", "good=1=echo FAIL is a word here; echo 1 passed, 0 failed")
+        said = it.communicate()[0]
+        end = said[said.index("\n---- "):]
+        check("\n---- named\nFAIL it broke\n    at its line\n----" in end, f"each with the lines behind it: {end[:300]!r}")
+        check("\n---- many\nFAIL 1\n" in end and "\nFAIL 40\n…\n" in end and "FAIL 41" not in end, f"not too many: {end[-300:]!r}")
+        check("\n---- silent\nsaid\n\nended with 3\n" in end and "good" not in end, f"how one ended that names none: {end[-300:]!r}")
+        check(end.splitlines()[-1] == "2 passed, 502 failed", f"the sum is last: {end[-100:]!r}")
+
+
 def test_side_by_side():
     """Four that wait for each other all run at once, on any number of cores."""
     with tempfile.TemporaryDirectory(prefix="weir-runner-") as folder:
@@ -171,7 +185,7 @@ def test_make_run():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--inner"]:
         sys.exit(inner(sys.argv[2:]))
-    for test in (test_progress, test_failures, test_side_by_side, test_ports, test_every_file_is_run, test_make_parts, test_make_run):
+    for test in (test_progress, test_failures, test_failures_again, test_side_by_side, test_ports, test_every_file_is_run, test_make_parts, test_make_run):
         test()
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
