@@ -48,6 +48,18 @@ async function heights(page, limit) {
   });
 }
 
+/* Whether an element has shown a text since: the page itself looks, since the text may go before a slow machine does. */
+async function noticed(page, selector, words) {
+  const found = await page.evaluateHandle(([place, wanted]) => {
+    const [element, it] = [document.querySelector(place), { seen: false }];
+    new MutationObserver(() => {
+      it.seen ||= element.textContent === wanted && element.checkVisibility();
+    }).observe(element, { childList: true, characterData: true, subtree: true });
+    return it;
+  }, [selector, words]);
+  return () => found.evaluate((it) => it.seen);
+}
+
 export async function playing(harness, server) {
   await harness.test("playground: the trap at a window's edge", server, async (page) => {
     await settled(page);
@@ -125,8 +137,9 @@ export async function playing(harness, server) {
     assert.equal(await other.inputValue("#play-burst"), "25");
     await room.grantPermissions(["clipboard-read", "clipboard-write"]);
     await page.bringToFront();
+    const copied = await noticed(page, "#play-copied", "Copied");
     await page.getByRole("button", { name: "Copy link" }).click();
-    await page.getByText("Copied", { exact: true }).waitFor();
+    await until(copied, "the word that it is copied");
     assert.equal(await page.evaluate(() => navigator.clipboard.readText()), page.url());
   }, { open: "#playground" });
 
