@@ -90,12 +90,16 @@ function learnPolicies(t, stats, then, seconds) {
   }
 }
 
+/* When the server began, by its own clock. One that began again has new counters, also if it runs for longer now than it did
+ * when it was last asked. */
+const beginning = (stats) => stats.time - stats.uptime;
+
 function learn(stats) {
   const t = performance.now() / 1000;
   const then = before;
   before = { stats, t };
   live.stats = stats;
-  live.restarted = then !== null && stats.uptime < then.stats.uptime;
+  live.restarted = then !== null && Math.abs(beginning(stats) - beginning(then.stats)) > 0.001;
   if (!then || live.restarted) return;
   const seconds = stats.uptime - then.stats.uptime;
   if (!(seconds > 0.05)) {
@@ -149,7 +153,7 @@ async function poll() {
     enter(live.paused ? "paused" : "live");
   } catch (error) {
     failures++;
-    enter(error instanceof NoToken ? "locked" : "lost", error.message);
+    enter(error instanceof NoToken ? "locked" : live.paused ? "paused" : "lost", error.message);
   }
   running = false;
   tell();

@@ -30,6 +30,51 @@ async function serverGone(harness) {
   }
 }
 
+/* Answers that no server can be made to give in time: the page gets them in its place. */
+async function betweenTwoLooks(harness) {
+  const server = await Server.start();
+  const known = (page) => page.evaluate(async () => {
+    const { live } = await import("/live.js");
+    return { why: live.why, allowed: live.points.map((point) => Math.round(point.allowed)) };
+  });
+  try {
+    await harness.test("loss: new counters are no burst, even of a server that now runs for longer", server, async (page) => {
+      const real = await server.get("v1/stats");
+      const answers = [[1000, 3, 100], [1000, 4, 120], [1003, 4.1, 5000], [1003, 5.1, 5010]].map(([begun, uptime, allowed]) =>
+        ({ ...real, time: begun + uptime, uptime, totals: { ...real.totals, allowed } }));
+      await page.addInitScript((list) => {
+        const ask = window.fetch;
+        window.fetch = async (path, options) => {
+          if (path === "v1/history") return Response.json({}, { status: 404 });
+          return path === "v1/stats" ? Response.json(list.length > 1 ? list.shift() : list[0]) : ask(path, options);
+        };
+      }, answers);
+      await page.goto(server.base);
+      const { allowed } = await until(async () => {
+        const it = await known(page);
+        return it.allowed.at(-1) === 10 && it;
+      }, "what the new counters say");
+      assert.deepEqual(allowed.slice(-2), [20, 10]);
+    }, { open: null });
+
+    await harness.test("loss: a page that was paused meanwhile stays so", server, async (page) => {
+      await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+      const held = await new Promise((resolve) => {
+        page.route("**/v1/stats", resolve, { times: 1 });
+      });
+      await page.getByRole("button", { name: "Pause" }).click();
+      await held.abort();
+      await until(async () => (await known(page)).why !== "", "it to hear that there is no answer");
+      assert.equal(await text(page, "#state-text"), "Paused");
+      assert.equal(await page.getByText("The server does not answer").count(), 0, "nor does it try again");
+      await page.getByRole("button", { name: "Resume" }).click();
+      await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live again");
+    }, { expected: [/ERR_FAILED/] });
+  } finally {
+    await server.close();
+  }
+}
+
 async function tokenAsked(harness) {
   const server = await Server.start({ token: "a-token-of-the-tests-1234567890" });
   const refused = [/status of 40[13]/];
@@ -116,6 +161,7 @@ async function slicesShown(harness) {
 
 export async function losing(harness) {
   await serverGone(harness);
+  await betweenTwoLooks(harness);
   await tokenAsked(harness);
   await storeLost(harness);
   await slicesShown(harness);
