@@ -25,20 +25,28 @@ export async function launch() {
   return chromium.launch({ executablePath, args: ["--no-sandbox"], chromiumSandbox: false });
 }
 
+/* The page gives up a question after some seconds. On a slow machine they pass although nothing is wrong: it waits for as long as
+ * a step may take. Runs in the page. */
+function wait() {
+  const timeout = AbortSignal.timeout.bind(AbortSignal);
+  AbortSignal.timeout = (ms) => timeout(10 * ms);
+}
+
 export class Harness {
   constructor(wanted) {
     Object.assign(this, { wanted, browser: null, passed: 0, failed: 0 });
     if (shots) mkdirSync(shots, { recursive: true });
   }
 
-  /* test("name", server, async (page, note) => …, {context: {…}, expected: [/console texts/]}) */
-  async test(name, server, body, { context = {}, expected = [], open = "" } = {}) {
+  /* test("name", server, async (page, note) => …, {context: {…}, expected: [/console texts/], patient: false}) */
+  async test(name, server, body, { context = {}, expected = [], open = "", patient = true } = {}) {
     if (this.wanted && !name.includes(this.wanted)) return;
     const wrong = [];
     const setup = { viewport: { width: 1280, height: 860 }, colorScheme: "light", reducedMotion: "reduce", ...context };
     const room = await this.browser.newContext(setup);
     room.setDefaultTimeout(STEP_MS);
     try {
+      if (patient) await room.addInitScript(wait);
       const page = await room.newPage();
       this.watch(page, server, wrong, expected);
       if (open !== null) await page.goto(server.base + open);

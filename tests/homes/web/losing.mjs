@@ -57,6 +57,18 @@ async function betweenTwoLooks(harness) {
       assert.deepEqual(allowed.slice(-2), [20, 10]);
     }, { open: null });
 
+    await harness.test("loss: the server hangs, and goes on", server, async (page) => {
+      await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+      server.process.child.kill("SIGSTOP");
+      try {
+        await page.getByRole("alert").filter({ hasText: "The server does not answer" }).waitFor();
+        assert.equal((await known(page)).why, "no answer in time");
+      } finally {
+        server.process.child.kill("SIGCONT");
+      }
+      await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live again");
+    }, { patient: false });
+
     await harness.test("loss: a page that was paused meanwhile stays so", server, async (page) => {
       await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
       const held = await new Promise((resolve) => {

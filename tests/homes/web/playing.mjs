@@ -80,8 +80,8 @@ export async function playing(harness, server) {
       const name = await button.textContent();
       await until(async () => (await button.getAttribute("aria-pressed")) === "true", name);
       await until(async () => (await page.getAttribute("#play-run", "aria-busy")) === null, "the answer");
-      await agrees(page, server);
       assert.equal(await page.locator("#play-error:visible").count(), 0, name);
+      await agrees(page, server);
     }
   }, { open: "#playground" });
 
