@@ -37,7 +37,11 @@ policies:
 /* A port that no other test gets while this process lives: tests/lib/ports.py holds it until its input ends. */
 export async function freePort() {
   const holder = spawn("python3", [PORTS], { stdio: ["pipe", "pipe", "inherit"] });
-  const [said] = await once(holder.stdout, "data");
+  const ended = once(holder, "exit").then(([how]) => {
+    throw new Error(`${PORTS} ended with ${how}`);
+  });
+  ended.catch(() => {}); /* after it has said the port, it may */
+  const [said] = await Promise.race([once(holder.stdout, "data"), ended]);
   holder.unref();
   return Number(said);
 }
