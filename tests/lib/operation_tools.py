@@ -306,15 +306,8 @@ class Activated(weir_server.Server):
 
     def start(self):
         fds = [it.fileno() for it in self.sockets]
-        self.lines, self.errors = [], []
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", ACTIVATE, ",".join(map(str, fds)), weir_server.WEIR, "serve", *self.options],
-            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            pass_fds=fds, env=weir_server.environment(self.env))
-        self.threads = [threading.Thread(target=self.gather, args=pair, daemon=True)
-                        for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
-        for thread in self.threads:
-            thread.start()
+        words = [sys.executable, "-c", ACTIVATE, ",".join(map(str, fds)), weir_server.WEIR, "serve", *self.options]
+        self.launch(words, pass_fds=fds)
         if not self.wait_for(lambda: any(line.startswith("store: ") for line in self.lines), weir_server.START_SECONDS):
             self.kill()
             raise weir_server.WrongEnd(f"it does not start (exit code {self.process.returncode}):\n{self.stderr()}")

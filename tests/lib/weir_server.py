@@ -73,8 +73,7 @@ class Server:
             self.own_port = ports.take()
             self.listen = f"127.0.0.1:{self.own_port}"
         self.process = self.port = None
-        self.lines, self.errors = [], []
-        self.threads = []
+        self.lines, self.written, self.seen, self.reader = [], None, 0, None
         if policies is not None:
             files = dict(files or {}, **{"policies.yaml": policies})
             self.options += ["--policies", "policies.yaml"]
@@ -111,14 +110,7 @@ class Server:
     def start(self):
         """Starts it, or starts it again in its folder; back when it is ready."""
         listen = ["--listen", self.listen] if self.listen else []
-        self.lines, self.errors = [], []
-        self.process = subprocess.Popen([WEIR, "serve", *listen, *self.options], cwd=self.folder,
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, errors="backslashreplace", env=environment(self.env))
-        self.threads = [threading.Thread(target=self.gather, args=pair, daemon=True)
-                        for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
-        for thread in self.threads:
-            thread.start()
+        self.launch([WEIR, "serve", *listen, *self.options])
         if not self.wait_for(lambda: any(line.startswith("store: ") for line in self.lines), START_SECONDS):
             self.kill()
             raise WrongEnd(f"weir serve does not start (exit code {self.process.returncode}):\n{self.stderr()}")
@@ -126,6 +118,15 @@ class Server:
         self.ports = [int(match[1]) for match in found if match]
         self.port = self.ports[0] if self.ports else None
         return self
+
+    def launch(self, words, **options):
+        """Runs the program in its folder. stdout is read by a thread; stderr is a file, so that all that was said before an
+        answer came is there when the answer is."""
+        self.lines, self.written, self.seen = [], tempfile.TemporaryFile(), 0
+        self.process = subprocess.Popen(words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.written,
+                                        text=True, errors="backslashreplace", env=environment(self.env), **options)
+        self.reader = threading.Thread(target=self.gather, args=(self.process.stdout, self.lines), daemon=True)
+        self.reader.start()
 
     @staticmethod
     def gather(stream, lines):
@@ -153,7 +154,17 @@ class Server:
 
     def has_said_all(self):
         """It has ended, and all that it said is read. One that took over may have its output, and say more."""
-        return self.process.poll() is not None and not any(thread.is_alive() for thread in self.threads)
+        return self.process.poll() is not None and not self.reader.is_alive()
+
+    @property
+    def errors(self):
+        """The lines that it has written to stderr since it started, or since forget_errors()."""
+        size = os.fstat(self.written.fileno()).st_size if self.written else 0
+        said = os.pread(self.written.fileno(), size - self.seen, self.seen) if size else b""
+        return said.decode(errors="backslashreplace").splitlines()
+
+    def forget_errors(self):
+        self.seen = os.fstat(self.written.fileno()).st_size
 
     def stderr(self):
         return "\n".join(self.errors)
@@ -198,8 +209,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.kill()
             raise WrongEnd(f"SIGTERM did not end the server in {STOP_SECONDS} s:\n{self.stderr()}") from None
-        for thread in self.threads:
-            thread.join(STOP_SECONDS)
+        self.reader.join(STOP_SECONDS)
         if self.process.returncode != code:
             raise WrongEnd(f"exit code {self.process.returncode}, not {code}:\n{self.stderr()}")
         if REPORTS.search(self.stderr()):
