@@ -25,7 +25,7 @@ const weir = path.resolve(process.env.WEIR || path.join(root, "build", "weir"));
 const HOUR = 1760000400; /* a full hour, in seconds since the epoch */
 const BIN_SECONDS = 7.5;
 const PANELS = [
-  { limit: "fixed-window 240/h", title: ["fixed window", "固定窗口"], note: ["A new window begins: two quotas in two minutes.", "窗口一换，两分钟用掉两份配额。"] },
+  { limit: "fixed-window 240/h", title: ["fixed window", "固定窗口"], note: ["A new window starts from 0: 440 in two minutes.", "窗口一换就重新计数：两分钟内放行了 440 个。"] },
   { limit: "sliding-log 240/h", title: ["sliding log", "滑动日志"], note: ["Never more than 240 in any hour.", "任意一小时内绝不超过 240 个。"] },
 ];
 const LANGUAGES = ["", "-zh"]; /* in names of files; texts are [English, Chinese] */

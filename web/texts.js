@@ -236,7 +236,7 @@ export const TEXTS = {
   noPolicyApplies: ["Allowed: no policy applies. Nothing is charged.", "放行：没有适用的策略，不扣减。"],
   oneRequest: ["A request", "现在发起的请求"],
   requestOfCost: ["A request of cost {cost}", "消耗量为 {cost} 的请求"],
-  wouldWait: ["{what} would go ahead after {time}.", "{what}要等待 {time}后放行。"],
+  wouldWait: ["{what} would go ahead after {time}.", "{what}需等待 {time}，然后放行。"],
   wouldAllow: ["{what} would be allowed.", "{what}会被放行。"],
   wouldNever: ["{what} would never be allowed: it costs more than the limit.", "{what}永远不会被放行：消耗量超过了上限。"],
   wouldDeny: ["{what} would be denied. It would be allowed in {time}.", "{what}会被拒绝，{time}后可放行。"],
@@ -326,7 +326,7 @@ export const TEXTS = {
   presetBursts: ["Bursts", "突发流量"],
   storyBursts: [
     "60 requests at one instant, every ten seconds. A bucket lets some through at once. A queue spaces them out. A smooth limiter makes each request wait for its turn.",
-    "每 10 秒瞬间涌入 60 个请求。令牌桶立即放行一部分，漏桶把它们排队匀速放出，smooth 让每个请求依次等待。",
+    "每 10 秒瞬间涌入 60 个请求。令牌桶立即放行一部分，漏桶让请求排队、匀速通过，smooth 让每个请求依次等待。",
   ],
   presetTooMuch: ["Three times too much", "三倍过载"],
   storyTooMuch: [
