@@ -213,8 +213,7 @@ class World:
 
     def remove(self):
         self.server.kill()
-        for thread in self.server.threads:
-            thread.join(2)
+        self.server.read_rest(2)
         shutil.rmtree(self.server.folder, ignore_errors=True)
         if self.database:
             self.database.__exit__()
@@ -226,8 +225,7 @@ def told(world):
         world.server.process.wait(10 if weir_server.REPORTS.search(world.server.stderr()) else 0.2)
     except subprocess.TimeoutExpired:
         world.server.kill()
-    for thread in world.server.threads:
-        thread.join(5)
+    world.server.read_rest(5)
     text = world.server.stderr()
     at = max(text.find("ERROR: "), text.find("runtime error:") - 200, 0)
     return f"exit code {world.server.process.returncode}\n{text[at:at + 6000]}"

@@ -156,6 +156,10 @@ class Server:
         """It has ended, and all that it said is read. One that took over may have its output, and say more."""
         return self.process.poll() is not None and not self.reader.is_alive()
 
+    def read_rest(self, seconds):
+        """After its end: back when all that it said is read, or after some seconds."""
+        self.reader.join(seconds)
+
     @property
     def errors(self):
         """The lines that it has written to stderr since it started, or since forget_errors()."""
@@ -209,7 +213,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.kill()
             raise WrongEnd(f"SIGTERM did not end the server in {STOP_SECONDS} s:\n{self.stderr()}") from None
-        self.reader.join(STOP_SECONDS)
+        self.read_rest(STOP_SECONDS)
         if self.process.returncode != code:
             raise WrongEnd(f"exit code {self.process.returncode}, not {code}:\n{self.stderr()}")
         if REPORTS.search(self.stderr()):
