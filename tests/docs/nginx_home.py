@@ -8,7 +8,8 @@
     printed = server.back(printed)  and the other way round
 
 A block is text of http {}, which pages call /etc/nginx/conf.d/site.conf; `nginx server`, `nginx location` and
-`nginx main` are text of these levels, main being a whole nginx.conf. With `lua` Debian's module for Lua is loaded, too. Where the first `sh nginx` block behind it starts a
+`nginx main` are text of these levels, main being a whole nginx.conf. With `lua` Debian's module for Lua is loaded, too. With
+`from=FILE` the block shows lines of that file, and the whole file is what runs. Where the first `sh nginx` block behind it starts a
 server, others go on with it; nginx on their PATH is that server's, and its `-s reload` is back when only new workers run.
 A server must not have logged [alert] or [emerg] when it is stopped, which the page's next nginx block does.
 
@@ -128,6 +129,17 @@ class Dressed(nginx_server.Nginx):
                     DOCS_NGINX_FOLDER=str(self.folder), DOCS_NGINX_PORT=str(self.port))
 
 
+def text_of(block):
+    """What a block means: its text, or the file that it shows lines of."""
+    source = next((flag[5:] for flag in block.flags if flag.startswith("from=")), None)
+    if not source:
+        return block.text()
+    text = (ROOT / source).read_text(encoding="utf-8")
+    if block.text() not in text:
+        raise RuntimeError(f"these lines are not in {source}")
+    return text
+
+
 class Home:
     def __init__(self, folder, redis):
         self.folder, self.redis = pathlib.Path(folder), redis
@@ -148,7 +160,7 @@ class Home:
         refused = "refused" in block.flags
         self.block = self.block if refused else block
         self.close()
-        nginx = Dressed(block.text(), block.flags, self.redis)
+        nginx = Dressed(text_of(block), block.flags, self.redis)
         try:
             code, printed = nginx.test()
         finally:
@@ -160,7 +172,7 @@ class Home:
         if not self.block:
             raise RuntimeError("no nginx block stands before it")
         if not self.running:
-            self.running = Dressed(self.block.text(), self.block.flags, self.redis)
+            self.running = Dressed(text_of(self.block), self.block.flags, self.redis)
             self.running.start()
         return self.running
 

@@ -27,7 +27,7 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md, the README.md of example
   yaml [NAME]   a file of the page (policies.yaml), which `weir check` must accept, or refuse with `yaml … refused`.
   nginx         what stands in nginx's http {}, with weir's module loaded: `nginx -t` must like it, or refuse it with
                 `nginx refused`. `nginx main` is a whole nginx.conf, `nginx server` and `nginx location` are parts.
-                `nginx lua` has Debian's module for Lua beside weir's.
+                `nginx lua` has Debian's module for Lua beside weir's; `from=FILE` shows lines of FILE, which is what runs.
   sh nginx      with a real nginx that runs the page's last nginx block, on what the page calls port 8080.
   text, csv, java, mermaid    to be read only. There is no block without a tag.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The recipe of docs/LOGIN.md that reads the form, with applications that answer in the ways of the page's table: guesses are
+"""The recipes of docs/LOGIN.md, with applications that answer in the ways of the page's table: guesses are
 stopped, right passwords cost nothing, a locked account looks like a wrong password, a known device helps with its own account alone.
 """
 import base64
@@ -12,8 +12,10 @@ import urllib.parse
 from lib import checks, lua_nginx, ports
 from lib.nginx_server import Backend, Nginx
 
-PAGE = (pathlib.Path(__file__).resolve().parents[3] / "docs/LOGIN.md").read_text(encoding="utf-8")
-BY_ADDRESS, BY_ACCOUNT = re.findall(r"(?ms)^```nginx(?: lua)?\n(.*?)^```$", PAGE)
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs/LOGIN.md").read_text(encoding="utf-8")
+BY_ADDRESS, = re.findall(r"(?ms)^```nginx\n(.*?)^```$", PAGE)
+BY_ACCOUNT = (ROOT / "examples/login/nginx.conf").read_text(encoding="utf-8")
 LUA = "".join(f"load_module {lua_nginx.MODULES}/{name}.so;" for name in ("ndk_http_module", "ngx_http_lua_module"))
 WRONG = {"401": ("401 Unauthorized", ""), "form": ("200 OK", ""), "same": ("302 Found", "Location: /login?error\r\n")}
 RIGHT = {"401": ("204 No Content", ""), "form": ("302 Found", "Location: /home\r\n"), "same": ("302 Found", "Location: /home\r\n")}
