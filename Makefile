@@ -71,7 +71,8 @@ bench: programs
 	ninja -C build bench/bench-stalls && build/bench/bench-stalls
 
 # Redis commands, scripts and the module side by side.
-bench-redis: programs
+bench-redis: programs nginx-module
+	tools/deps.sh bench
 	bench/redis.py
 	bench/redis_deadline.py
 	bench/redis_slices.py

@@ -64,7 +64,7 @@ const SENTENCES = [
 
 const CALENDARS = [
   ["windows of {p} aligned to the clock ({zone})", "与时钟对齐（{zone}）的 {p}窗口"],
-  ["weeks from {day} ({zone})", "自然周（{day}起算，{zone}）"],
+  ["weeks from {day} ({zone})", "以{day}为起点的周（{zone}）"],
   ["calendar months from day {n} ({zone})", "每月 {n} 日起算的月份（{zone}）"],
   ["calendar months from day {n} ({zone}), or the last day of a shorter month", "每月 {n} 日（天数不足的月份取最后一天）起算的月份（{zone}）"],
   ["calendar years from {date} ({zone})", "每年 {date} 起算的年度（{zone}）"],

@@ -116,10 +116,10 @@ export const TEXTS = {
   slicesReturned: ["Units returned", "归还额度"],
   slicesLost: ["Units lost", "丢失额度"],
   slicesLostNote: ["neither used nor returned", "未使用也未归还"],
-  slicesCalls: ["Calls for slices", "领取切片的调用"],
+  slicesCalls: ["Calls for slices", "领取切片次数"],
   slicesTrouble: [
     "No slices are taken. The log of the server says why.",
-    "目前没有领取切片，原因见服务器日志。",
+    "目前无法领取切片，原因见服务器日志。",
   ],
   anotherServer: ["another server", "另一台服务器"],
   countOf: ["{n} of {most}", "{n} / {most}"],
@@ -217,7 +217,7 @@ export const TEXTS = {
   takeFree: ["Take one: charges nothing", "发起一次请求，不扣减"],
   amountOf: ["{name} {n}", "{name} {n}"],
   amountsBetween: [", ", "、"],
-  ownCost: ["the policy's own, or 1", "策略自己的消耗量，或 1"],
+  ownCost: ["the policy's own, or 1", "默认用策略设定的值，没有则为 1"],
   resetAsk: ["Reset…", "重置…"],
   invalidLine: [
     "Invalid line {n} “{line}”: expected name=value, such as ip=192.0.2.7.",
