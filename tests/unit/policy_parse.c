@@ -660,6 +660,13 @@ static void test_warnings(void)
     warns(TOP "  - {name: p, match: {method: [GET, Post]}, key: ip, " LIMIT "}\n", "upper case");
     warns(TOP "  - {name: p, match: {method: [GET, P*]}, key: ip, " LIMIT "}\n", NULL);
     warns(TOP "  - {name: p, match: {lower(method): get}, key: ip, " LIMIT "}\n", NULL);
+    warns(TOP "  - {name: p, match: {path: '/api/{id}'}, key: ip, " LIMIT "}\n", "write /api/*");
+    warns(TOP "  - {name: p, match: {path: [/, '/a/<id>/*']}, key: ip, " LIMIT "}\n",
+          "not as a route");
+    warns(TOP "  - {name: p, match: {lower(path): '/a/:id'}, key: ip, " LIMIT "}\n",
+          "not as a route");
+    warns(TOP "  - {name: p, match: {path: [/a:b, '/a{b}']}, key: ip, " LIMIT "}\n", NULL);
+    warns(TOP "  - {name: p, match: {x: '/a/{b}'}, key: ip, " LIMIT "}\n", NULL);
 }
 
 int main(void)

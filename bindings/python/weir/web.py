@@ -171,6 +171,8 @@ def as_places(paths: Tuple[str, ...]) -> Places:
     for path in paths:
         if not isinstance(path, str) or not path.startswith("/") or "*" in path[:-1]:
             raise ValueError(f"invalid path {path!r}: expected one that begins with /, and a star only at its end, as /login or /api/*")
+        if "<" in path or "{" in path:
+            raise ValueError(f"invalid path {path!r}: it is compared as text, not as a route; for /api/<id> write /api/*")
         star, plain = path.endswith("*"), path.encode().rstrip(b"*")
         right = b"" if any(c < 32 or c == 127 for c in plain) else spelled(plain)
         if right != plain:

@@ -39,6 +39,18 @@ static void match_warn_method(struct weir__reader *reader, const struct weir__ya
                           "POST, not post");
 }
 
+/* A route of a framework is no pattern: it matches nothing, unnoticed. */
+static void match_warn_route(struct weir__reader *reader, const struct weir__yaml_node *node,
+                             const struct weir__attribute *attribute, struct weir__span text)
+{
+    bool route = false;
+    for (size_t i = 1; i < text.len; i++)
+        route = route || (text.data[i - 1] == '/' && memchr("{<:", text.data[i], 3));
+    if (route && attribute->spelling == WEIR__AS_PATH)
+        weir__reader_warn(reader, node,
+                          "a path is compared as text, not as a route: for /api/{id} write /api/*");
+}
+
 /* The pattern in the spelling that values are compared in. */
 static void match_read_pattern(struct weir__reader *reader, const struct weir__yaml_node *node,
                                const struct weir__attribute *attribute, struct weir__pattern *ret)
@@ -52,6 +64,7 @@ static void match_read_pattern(struct weir__reader *reader, const struct weir__y
             weir__normal_lower(text, room, text.len, &text);
     }
     match_warn_method(reader, node, attribute, text);
+    match_warn_route(reader, node, attribute, text);
     const char *wrong = reader->yaml->code ? NULL
                                            : weir__pattern_read(&reader->set->arena, text.data,
                                                                 text.len, true, ret);

@@ -114,7 +114,7 @@ def test_paths(check, client):
     check.equal([web.ask(path)[1]["ratelimit"] for path in ("//export", "/x")], ['"fixed-window";r=4;t=3600', '"fixed-window";r=3;t=3600'],
                 f"{web.kind}: a cost by path")
     for path, why in (("/a//b", "expected '/a/b'"), ("login", "begins with /"), ("/a*b", "only at its end"), ("/a;x/*", "expected '/a/*'"), ([], "is empty"),
-                      ("/a\n", "invalid path"), (["/a", 5], "invalid path 5")):
+                      ("/api/<int:id>", "not as a route"), ("/api/{id}", "not as a route"), ("/a\n", "invalid path"), (["/a", 5], "invalid path 5")):
         check.contains(refusal(lambda path=path: client(store_at(), weir.web.Rule("fixed-window 1/h", path=path))), why, f"{web.kind}: {path!r}")
 
 
