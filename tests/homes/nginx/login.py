@@ -87,6 +87,11 @@ def test_by_address(check):
             answers = [login(nginx, "ann", "right").status for _ in range(9)] + [nginx.get("/login").status for _ in range(9)]
             check(429 not in answers, f"{kind}: right passwords and the form cost nothing: {answers}")
             check.equal([login(nginx, "ann", "wrong").status == 429 for _ in range(7)], [False] * 5 + [True] * 2, f"{kind}: guesses")
+            application.tried.clear()
+            odd = ("/login;/../x", "/login%3b/../x", "/login;x/%2e%2e/foo", "/login;x", "/x/..;/login", "/%256cogin", "/%5Clogin", "/x\\login", "/x/..", "/./login")
+            check.equal({path: login(nginx, "ann", "wrong", path=path).status for path in odd}, dict.fromkeys(odd, 404), f"{kind}: other spellings")
+            check.equal(application.tried, [], f"{kind}: they do not reach the application")
+            check.equal(nginx.get("/login.well-known/..x?next=%2Fhome;a%25").status, 200, f"{kind}: not odd")
 
 
 def whole(answer):
@@ -104,8 +109,13 @@ def test_by_account(check):
             guesses = [it for it in application.tried if it[1].startswith("wrong")]
             check.equal(len(guesses), 10, f"{kind}: ten guesses")
             check.equal(whole(login(nginx, "Ann", "right", "192.0.2.99")), answers[0], f"{kind}: nor does the right one help")
-            check.equal({(name, len(password)) for name, password in application.tried[-11:]}, {("Ann", 32)},
-                        f"{kind}: then the application sees the name as typed, and another password")
+            check.equal([(name, len(password)) for name, password in application.tried[-11:]],
+                        [("Ann", 7)] * 10 + [("Ann", 5)], f"{kind}: then the application sees the name as typed, and another password of that length")
+            for password in ("", "right", "x" * 3000, "p\u0430r\u043e", "\u043f\u0430\u0440", " ", "a\0b"):
+                login(nginx, "ann", password, f"203.0.113.{len(application.tried)}")
+                tried = application.tried[-1][1]
+                check.equal(len(tried.encode()), len(password.encode()), f"{kind}: as long as {password[:9]!r}, for checks of length")
+                check(tried != password or not password, f"{kind}: never {password[:9]!r} itself: {tried[:9]!r}")
             locked = [login(nginx, "ann", "x", "198.51.100.1").status == 429 for _ in range(22)]
             check.equal(locked, [False] * 20 + [True] * 2, f"{kind}: guesses at a locked account count for the address")
             bad = [nginx.get("/login", {"X-Real-IP": "198.51.100.2"}, "POST", b"nothing").status for _ in range(22)]
