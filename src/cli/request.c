@@ -2,6 +2,7 @@
 #include "cli/request.h"
 
 #include "limit/limit.h"
+#include "remote/remote.h"
 #include "store/store.h"
 
 #include <assert.h>
@@ -158,11 +159,13 @@ static void decision_print_denied(const struct cli_request *request, const weir_
                                   const struct cli_style *style)
 {
     printf("%sdenied%s", style->bad, style->off);
-    if (weir_limit_count(request->limit) > 1)
+    if (weir_limit_count(request->limit) > 1 && !d->closed)
         printf(" by %s", weir__limit_text_of(request->limit, d->binding).text);
     if (d->retry_after_us == WEIR_NEVER)
         printf(": a cost of %" PRId64 " is never allowed, the limit is %" PRId64 "\n",
                request->least ? request->least : request->cost, d->limit);
+    else if (d->closed) /* what is left is not known */
+        printf(": retry in %s%s%s\n", style->bold, cli_about(d->retry_after_us).text, style->off);
     else
         printf(": retry in %s%s%s, %" PRId64 " of %" PRId64 " left\n", style->bold,
                cli_about(d->retry_after_us).text, style->off, d->remaining, d->limit);
@@ -203,8 +206,15 @@ static void decision_print_rows(const struct cli_request *request, const weir_de
     }
 }
 
-/* Why the fallback decided, as far as it is known here: a server does not tell why its did. */
-static void decision_print_degraded(const struct cli_request *request,
+/* Whether the address says that all is allowed while no server decides. */
+static bool request_fails_open(const struct cli_request *request)
+{
+    return request->store->engine == &weir__remote_engine &&
+           weir__remote_of(request->store)->url.fail == WEIR__FAIL_OPEN;
+}
+
+/* Why no server decided, as far as it is known here, and who did: a weir serve does not tell. */
+static void decision_print_degraded(const struct cli_request *request, const weir_decision *d,
                                     const struct cli_style *style)
 {
     weir_error why;
@@ -215,13 +225,17 @@ static void decision_print_degraded(const struct cli_request *request,
         cli_print_masked(why.message, strlen(why.message));
         putchar(')');
     } else if (said) {
-        fputs("is unreachable", stdout);
+        fputs("is unreachable (", stdout);
+        cli_print_masked(why.message, strlen(why.message));
+        putchar(')');
     } else {
         fputs(cli_is_server(request->store) ? "of the server did not decide"
                                             : "did not answer in time",
               stdout);
     }
-    puts(", the local fallback decided");
+    puts(d->closed                     ? ", so fail=closed denies"
+         : request_fails_open(request) ? ", so fail=open allows"
+                                       : ", the local fallback decided");
 }
 
 static void decision_print(const struct cli_request *request, const struct cli_decided *decided)
@@ -237,7 +251,7 @@ static void decision_print(const struct cli_request *request, const struct cli_d
                "size\n",
                style.bad, style.off);
     if (d->degraded)
-        decision_print_degraded(request, &style);
+        decision_print_degraded(request, d, &style);
     if (d->local)
         printf("%slocal%s: decided from a slice, Redis was not asked\n", style.dim, style.off);
     if (decided->detail)
@@ -277,8 +291,8 @@ static void decision_put(const struct cli_request *request, const struct cli_dec
                                                          : NULL);
     weir__json_put_bool(&json, "degraded", d->degraded);
     weir__json_put_bool(&json, "local", d->local);
-    if (d->full)
-        weir__json_put_string(&json, "reason", "full");
+    if (d->full || d->closed)
+        weir__json_put_string(&json, "reason", d->full ? "full" : "closed");
     if (decided->detail)
         decision_put_rows(&json, request, decided->detail);
     cli_json_end(&json, '}');
@@ -292,7 +306,7 @@ int cli_print_decision(const struct cli_request *request, const struct cli_decid
     else
         decision_print(request, decided);
     if (decided->decision->degraded && decided->decision->allowed &&
-        !cli_is_server(request->store)) {
+        !cli_is_server(request->store) && !request_fails_open(request)) {
         fflush(stdout); /* it is about what was printed */
         fprintf(stderr, "weir: warning: the local fallback remembers nothing between commands; if "
                         "the limit must not be exceeded, use fail=closed in the address\n");

@@ -8,6 +8,7 @@ Each holds the store to the same promises: no call outlives its deadline (and wh
 fails, decisions made meanwhile are marked degraded, the servers decide again soon after their
 return, and what was admitted stays within the documented bound.
 """
+import json
 import pathlib
 import signal
 import subprocess
@@ -297,7 +298,14 @@ def test_command_says_why(check):
             refused = why(address(server))
             check(len(refused) == 1 and refused[0].startswith("degraded: the store refused (NOREPLICAS Not enough") and
                   refused[0].endswith("), the local fallback decided"), f"{name}: its words: {refused}")
-    check.equal(why(address(server)), ["degraded: the store is unreachable, the local fallback decided"], "away")
+    gone = f"degraded: the store is unreachable (127.0.0.1:{server.port}: Connection refused)"
+    for options, who in (("", ", the local fallback decided"), ("?fail=open", ", so fail=open allows"), ("?fail=closed", ", so fail=closed denies")):
+        check.equal(why(address(server) + options), [gone + who], "away")
+    url = address(server) + "?fail=closed"
+    done = subprocess.run([WEIR, "take", "k", "fixed-window 9/d, fixed-window 9/h", "--store", url], text=True, stdout=subprocess.PIPE, check=False)
+    check.equal((done.returncode, done.stdout.splitlines()[0]), (1, "denied: retry in 1s"), "no limit is blamed, and nothing said to be used")
+    done = subprocess.run([WEIR, "take", "k", "fixed-window 9/d", "--json", "--store", url], text=True, stdout=subprocess.PIPE, check=False)
+    check.equal(json.loads(done.stdout).get("reason"), "closed", "in JSON")
     with redis_server.Server() as server, Proxy(server.port) as proxy:
         proxy.mode, proxy.delay = "slow", 0.3
         late = why(f"redis://127.0.0.1:{proxy.port}?deadline=1ms")
