@@ -270,6 +270,8 @@ struct server_batch *server_batch_pack(struct server_conn *conn, struct server_b
                                        size_t from, size_t to);
 /* Frees a packed batch. */
 void server_batch_unpack(struct server_batch *batch);
+/* The rules that its plans are of: while it was away, its thread may have got newer ones. */
+struct server_rules *server_batch_rules(const struct server_batch *batch);
 /* Frees what an ask owns, but for `several` and `planned`. */
 void server_ask_end(struct server_conn *conn, struct server_ask *ask);
 

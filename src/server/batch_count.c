@@ -217,7 +217,7 @@ void server_plan_log(struct server_conn *conn, const struct weir__plan *plan,
 static void count_plan(struct server_thread *thread, const struct server_batch *batch,
                        const struct server_planned *planned, const weir_decision *decision)
 {
-    struct server_rules *rules = batch->rules ? batch->rules : thread->rules;
+    struct server_rules *rules = server_batch_rules(batch);
     const struct weir__plan *plan = &planned->plan;
     if (plan->verdict == WEIR__VERDICT_DENY)
         server_count_listed(thread->counters, rules->series.policies[plan->by->index], false);
@@ -281,7 +281,7 @@ static void count_correction_of(struct server_thread *thread, uint32_t id,
 static void count_correction(const struct server_batch *batch, const struct server_ask *ask)
 {
     struct server_thread *thread = batch->thread;
-    const struct server_rules *rules = batch->rules ? batch->rules : thread->rules;
+    const struct server_rules *rules = server_batch_rules(batch);
     const struct weir__plan *plan = ask->about == SERVER_ABOUT_PLAN ? &ask->planned->plan : NULL;
     const uint32_t about = !plan ? 0
                            : ask->kind == SERVER_ASK_REFUND

@@ -295,6 +295,11 @@ struct server_batch *server_batch_pack(struct server_conn *conn, struct server_b
     return batch;
 }
 
+struct server_rules *server_batch_rules(const struct server_batch *batch)
+{
+    return batch->rules ? batch->rules : batch->thread->rules;
+}
+
 void server_batch_unpack(struct server_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {

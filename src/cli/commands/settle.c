@@ -93,7 +93,7 @@ static void refund_print(const struct cli_request *request, const struct cli_ref
             printf("gave back %" PRId64 " of %" PRId64 ": ", row->given, request->amount);
         refund_print_left(request, row);
     }
-    if (row->name)
+    if (row->name && request->policy) /* whatever a server says */
         printf(" (limit %s of policy %s)", cli_show_text(row->name).text,
                cli_show_text(request->policy).text);
     putchar('\n');

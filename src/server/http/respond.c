@@ -363,7 +363,7 @@ static void respond_put_receipt(struct server_conn *conn, struct weir__json *jso
     weir__json_close(json, ']');
 }
 
-static void respond_put_reason(struct server_conn *conn, struct weir__json *json,
+static void respond_put_reason(struct weir__json *json, const struct server_batch *batch,
                                const struct server_ask *ask, const weir_decision *decision)
 {
     char why[512];
@@ -372,7 +372,7 @@ static void respond_put_reason(struct server_conn *conn, struct weir__json *json
     if (ask->about != SERVER_ABOUT_PLAN ||
         (ask->planned->plan.verdict != WEIR__VERDICT_DENY && !ask->planned->plan.listed))
         return;
-    weir__put_denial(&buffer, conn->thread->rules->policies, &ask->planned->plan);
+    weir__put_denial(&buffer, server_batch_rules(batch)->policies, &ask->planned->plan);
     weir__json_put_string(json, "detail", why);
 }
 
@@ -396,7 +396,7 @@ static void respond_put_decision(struct server_conn *conn, struct weir__json *js
     weir__json_put_bool(json, "degraded", decision->degraded);
     weir__json_put_bool(json, "local", decision->local);
     if (ask->explain && !decision->allowed)
-        respond_put_reason(conn, json, ask, decision);
+        respond_put_reason(json, batch, ask, decision);
     if (ask->about != SERVER_ABOUT_ONE &&
         (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
         respond_put_rows(json, ask);

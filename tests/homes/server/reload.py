@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from lib import checks, http_client, redis_server, weir_server
+from lib import abuse_tools, checks, http_client, redis_server, weir_server
 from lib.http_client import get, post
 from http_wire import problem
 
@@ -32,6 +32,10 @@ def take(client, user="ann", path="/api/x", verb="take"):
 
 def reloads(client):
     return client.get("/v1/stats").json["reloads"]
+
+
+def requests_of(server):
+    return abuse_tools.total(abuse_tools.metrics(server), "weir_requests_total", protocol="http")
 
 
 class Way:
@@ -303,6 +307,26 @@ def test_under_load(check):
 def test_under_load_remote(check):
     with redis_server.Server() as redis:
         put_under_load(check, f"--store redis://127.0.0.1:{redis.port}?deadline=1m", "redis")
+
+
+def test_answered_later(check):
+    """What was planned by policies that are gone when Redis answers is told by those policies."""
+    match = ", ".join(f'a{i}: "*"' for i in range(6))
+    old = HEAD + f"  - {{name: old, match: {{{match}}}, deny: [{{a5: bad}}], key: a0, limit: fixed-window 5/m}}\n"
+    attributes = dict.fromkeys((f"a{i}" for i in range(5)), "x") | {"a5": "bad"}
+    with redis_server.Server() as redis, weir_server.Server(
+            f"--threads 1 --no-watch --store redis://127.0.0.1:{redis.port}?deadline=1m", policies=old) as server, \
+            http_client.Client(server.port) as client, http_client.Client(server.port) as other:
+        before = client.post("/v1/explain", {"attributes": attributes}).json
+        check("a5 is bad" in before["detail"], f"the reason: {before}")
+        redis.signal(signal.SIGSTOP)
+        looks = [requests_of(server)]  # each look is a request, too
+        client.send(post("/v1/explain", {"attributes": attributes}))
+        check(server.wait_for(lambda: looks.append(requests_of(server)) or looks[-1] - looks[0] == len(looks)), "Redis is asked")
+        server.write("policies.yaml", HEAD + "  - {name: new, key: \"'all'\", limit: fixed-window 5/m}\n")
+        check.equal(other.post("/v1/reload").status, 200, "other policies")
+        redis.signal(signal.SIGCONT)
+        check.equal(client.read().json["detail"], before["detail"], "the same reason")
 
 
 def test_many_reloads(check):
