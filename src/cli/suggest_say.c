@@ -104,8 +104,8 @@ void suggest_put_suspects(struct weir__buffer *out, const struct desk_suggest *r
         return;
     int64_t from_us = (first->suspect_requests > 0 ? first : second)->suspects_from_us;
     int64_t to_us = (second->suspect_requests > 0 ? second : first)->suspects_to_us;
-    weir__put_format(out, "%" PRId64 " key%s with %" PRId64 " requests and no good answer (", keys,
-                     say_s(keys), requests);
+    weir__put_format(out, "%" PRId64 " key%s with %" PRId64 " requests and %s good answer (", keys,
+                     say_s(keys), requests, result->suspects.some_unrefused ? "hardly a" : "no");
     say_span(out, from_us, to_us);
     weir__put_format(out, "). The goal does not protect %s.", keys == 1 ? "it" : "them");
 }

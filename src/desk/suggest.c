@@ -116,6 +116,7 @@ static int suggest_read_whole(struct desk_suggest *suggest, weir_error *err)
                                           .count = 1,
                                           .memory = desk_suggest_quarters(suggest, 1),
                                           .peaks = true,
+                                          .notes = true,
                                           .spare = suggest->options.spare,
                                           .spare_count = suggest->options.spare_count};
     struct desk_part all = {.from_us = INT64_MIN, .to_us = INT64_MAX};

@@ -185,7 +185,7 @@ struct desk_heavy {
     size_t count;
 };
 
-/* ---- suspects (suspects.c): keys without a good answer, which the goal does not protect ---- */
+/* ---- suspects (suspects.c): keys that are nearly always refused; no goal protects them ---- */
 
 #define DESK_SUSPECT_LEAST 5 /* requests: with fewer it may be a mistyped password */
 
@@ -195,6 +195,7 @@ struct desk_suspects {
     struct desk_engine *hidden;        /* of a log with a filter on the status: all answers */
     const struct desk_engine *answers; /* says who is one; NULL: nobody is */
     int64_t keys;                      /* suspects of the whole log */
+    bool some_unrefused;               /* one of them had an answer that did not refuse it */
     bool forgotten;                    /* too many keys for the memory, so nobody is one */
 };
 

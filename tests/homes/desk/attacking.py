@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weir suggest on a log with an attack from many addresses: keys without a good answer are suspects, which the goal does not protect. A limit that
+"""weir suggest on a log with an attack from many addresses: keys that are nearly always refused are suspects, which the goal does not protect. A limit that
 stops them comes first, also if an office is to be spared.
 
     tests/homes/desk/attacking.py [NAME …]
@@ -169,7 +169,7 @@ def test_status(check):
 
 
 def test_none(check):
-    """Nobody is a suspect: with one good answer, with few requests, without a status, if all keys are like this, if keys were forgotten, if it is spared."""
+    """Nobody is a suspect: with good answers, with few requests, without a status, if all keys are like this, if keys were forgotten, if it is spared."""
     check.equal(suggest(check, shop("fine.log", [21.1], 200), *LOGIN)["suspects"], 0, "good answers")
     check.equal(suggest(check, shop("odd.log", [21.1], 404), *LOGIN)["suspects"], 0, "404 is no refusal")
     path = shop("late.log", [21.1])
@@ -197,6 +197,23 @@ def test_none(check):
     check.equal(suggest(check, path, huge, *LOGIN, "--memory", "4m")["suspects"], 0, "keys were forgotten, and their good answers")
 
 
+def test_lucky(check):
+    """A guess that succeeds hides no attack: suspects may have one other answer of twenty, whatever it is, but no more. Who asks less may have none."""
+    draw = random.Random(checks.seed())
+    for guesses, others, status, suspect in ((50, 2, 302, True), (50, 3, 302, False), (20, 1, 200, True), (19, 1, 200, False), (5, 0, 200, True), (40, 3, 404, False), (40, 3, 503, False)):
+        rows = [*clients(draw), *office(draw)]
+        for i in range(ATTACKERS):
+            rows += [Row(21.1 * 3600 + draw.uniform(0, 720), f"203.0.113.{i + 1}", 401 if n >= others else status) for n in range(guesses)]
+        path, name = FOLDER / "lucky.log", f"{others} of {guesses} with {status}"
+        path.write_text("".join(line(row) for row in sorted(rows)))
+        told = suggest(check, path, *LOGIN)
+        check.equal(told["suspects"], ATTACKERS if suspect else 0, name)
+        words = f"{ATTACKERS} keys with {ATTACKERS * guesses} requests and {'hardly a' if others else 'no'} good answer ("
+        check.equal(words in " ".join(weir("suggest", path, *LOGIN).stdout.split()), suspect, f"{name}: what is said")
+        if suspect and guesses == 50:
+            check(told["suggestions"][0]["meets_goal"] and of_suspects(told, told["suggestions"][0]) > 0.5, f"{name}: the first limit stops them")
+
+
 def test_requests(check):
     """A goal in requests does not protect them either, and no advice says so."""
     path = shop("late.log", [21.1])
@@ -221,7 +238,7 @@ def test_slow(check):
         check.equal((words in out, words in html.unescape(page.read_text())), (bool(said), bool(said)), f"{log.name}: terminal, page")
 
 
-TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_requests, test_slow]
+TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_lucky, test_requests, test_slow]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -504,7 +504,7 @@ def test_order(check):
     check.contains(out, "  goal          met: besides the suspects 0 keys denied, and the goal permits 5\n", "how much room the goal has")
     lucky = FOLDER / "lucky.log"
     lucky.write_bytes(gzip.open(log).read().replace(b'POST /login HTTP/1.1" 401 ', b'POST /login HTTP/1.1" 302 '))
-    check.contains(weir("suggest", lucky).out, "  goal          met: 1 key denied, and the goal permits 5\n", "one good answer: it is no suspect")
+    check.contains(weir("suggest", lucky).out, "  goal          met: 1 key denied, and the goal permits 5\n", "good answers: it is no suspect")
     logins = weir("suggest", lucky, "--where", "path=/login").out
     check.contains(logins, "  goal          met, with little room: 1 key denied, and the goal permits 1\n", "little room is told")
     check("little room" not in out, "but only then")
