@@ -10,8 +10,6 @@
 #define FEW_KEYS 10    /* fewer say little */
 #define THIN 0.8       /* of what the goal permits: more leaves little room */
 #define SECOND_US INT64_C(1000000)
-#define MANY 10       /* suspects: fewer can be named */
-#define SLOW 2        /* suspects are not stopped by a limit that lets more than half through */
 #define HEAVY 0.5     /* of all requests: a key that should be known by name */
 #define ONE_PATH 0.95 /* of the requests of a key: nearly all */
 /* Of a path of the log, to be copied into a shell. */
@@ -110,23 +108,52 @@ void suggest_put_suspects(struct weir__buffer *out, const struct desk_suggest *r
     weir__put_format(out, "). The goal does not protect %s.", keys == 1 ? "it" : "them");
 }
 
+static bool say_is_nearly_all(const struct desk_vote *vote, int64_t requests)
+{
+    return (double)vote->requests >= ONE_PATH * (double)requests && requests > 0;
+}
+
+/* A path that --where can select, and a shell passes on. */
+static bool say_is_plain(const char *path)
+{
+    return path[0] == '/' && path[strspn(path, PLAIN)] == 0;
+}
+
+/* Suspects that ask for one thing stand out among the requests for it. False: they do not, or these
+ * were selected already. */
+static bool slow_put_where(struct weir__buffer *out, const struct suggest *suggest)
+{
+    const struct desk_asked *asked = &suggest->result->suspects.asked;
+    const char *path = asked->path.text, *method = asked->method.text;
+    if (!say_is_nearly_all(&asked->path, asked->requests) || !say_is_plain(path) ||
+        suggest_selects_path(suggest))
+        return false;
+    bool one = say_is_nearly_all(&asked->method, asked->requests) &&
+               method[strspn(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")] == 0;
+    for (size_t i = 0; i < suggest->logs.where.count; i++)
+        one = one && strncmp(suggest->logs.where.texts[i], "method", strlen("method")) != 0;
+    weir__put_format(out, "%s their requests are %s %s: try --where path=%s",
+                     asked->path.requests == asked->requests ? "All" : "Nearly all",
+                     one ? method : "for", path, path);
+    if (one)
+        weir__put_format(out, " --where method=%s", method);
+    weir__put_text(out, ".");
+    return true;
+}
+
 void suggest_put_slow(struct weir__buffer *out, const struct suggest *suggest)
 {
     const struct desk_suggest *result = suggest->result;
-    int64_t keys = result->suspects.keys, most = 0;
     int64_t requests = result->parts[0].suspect_requests + result->parts[1].suspect_requests;
-    for (size_t i = 0; i < result->count; i++) {
-        const struct desk_suggestion *it = &result->suggestions[i];
-        if (it->meets)
-            most = weir__max(most, it->chosen.suspects_denied + it->outcome.suspects_denied);
-    }
-    if (!result->judged || result->goal.protect > 0 || keys < MANY || SLOW * most >= requests)
+    if (!result->suspects.slow)
         return;
     weir__put_format(out,
-                     "No limit for each %s stops the suspects: each asks only about %" PRId64
-                     " times. Limit each account, or all together (--key \"'all'\"): see "
-                     "docs/LOGIN.md.",
-                     suggest->key_text, requests / keys);
+                     "No limit for each %s was found that keeps the goal and stops the suspects: "
+                     "each asks only about %" PRId64 " times. ",
+                     suggest->key_text, requests / result->suspects.keys);
+    if (!slow_put_where(out, suggest))
+        weir__put_text(out, "Limit each account (docs/LOGIN.md), or all together: --protect RATE, "
+                            "like 60/m.");
 }
 
 void suggest_put_stops(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
@@ -370,11 +397,11 @@ void suggest_put_heavy_key(struct weir__buffer *out, const struct desk_suggest *
 static void say_path(struct weir__buffer *out, const struct suggest *suggest,
                      const struct desk_profile *key)
 {
-    double part = key->requests > 0 ? (double)key->of_path / (double)key->requests : 0;
-    const char *path = key->path;
-    bool plain = path[0] == '/' && path[strspn(path, PLAIN)] == 0;
-    if (part < ONE_PATH || !plain || suggest_selects_path(suggest))
+    const char *path = key->path.text;
+    if (!say_is_nearly_all(&key->path, key->requests) || !say_is_plain(path) ||
+        suggest_selects_path(suggest))
         return;
+    double part = (double)key->path.requests / (double)key->requests;
     weir__put_format(out, "; %s for %s: try --where path=%s", suggest_percent(part).text, path,
                      path);
 }

@@ -9,7 +9,7 @@
 #define BOTH_PARTS 10 /* one request of ten, at least, is in the quieter one */
 
 const int desk_refusals[DESK_REFUSALS] = {401, 403, 429};
-const char *const desk_profile_carried[3] = {"status", "header.user-agent", "path"};
+const char *const desk_profile_carried[4] = {"status", "header.user-agent", "path", "method"};
 
 int64_t desk_profile_good(const struct desk_profile *profile)
 {
@@ -54,23 +54,26 @@ static void profile_note_agent(struct desk_profile *it, struct weir__span agent)
     it->agents[i].requests++;
 }
 
-/* Each request votes for its path, and against the one that leads. If nearly all have one path, it
- * leads nearly from the beginning. */
-static void profile_note_path(struct desk_profile *it, struct weir__span path)
+static void vote_note(struct desk_vote *it, struct weir__span text)
 {
-    const char *query = memchr(path.data, '?', path.len);
-    path.len = query ? (size_t)(query - path.data) : path.len;
-    bool fits = path.len > 0 && path.len < DESK_HEAVY_TEXT;
-    if (fits && weir__span_is(path, it->path)) {
+    bool fits = text.len > 0 && text.len < DESK_HEAVY_TEXT;
+    if (fits && weir__span_is(text, it->text)) {
         it->votes++;
-        it->of_path++;
+        it->requests++;
     } else if (it->votes > 0) {
         it->votes--;
     } else if (fits) {
-        memcpy(it->path, path.data, path.len);
-        it->path[path.len] = 0;
-        it->votes = it->of_path = 1;
+        memcpy(it->text, text.data, text.len);
+        it->text[text.len] = 0;
+        it->votes = it->requests = 1;
     }
+}
+
+static void vote_note_path(struct desk_vote *it, struct weir__span path)
+{
+    const char *query = memchr(path.data, '?', path.len);
+    path.len = query ? (size_t)(query - path.data) : path.len;
+    vote_note(it, path);
 }
 
 void desk_profile_note(struct desk_profile *it, const struct desk_arrival *arrival)
@@ -85,5 +88,15 @@ void desk_profile_note(struct desk_profile *it, const struct desk_arrival *arriv
     if (desk_arrival_value(arrival, 1, &value))
         profile_note_agent(it, value);
     if (desk_arrival_value(arrival, 2, &value))
-        profile_note_path(it, value);
+        vote_note_path(&it->path, value);
+}
+
+void desk_asked_note(struct desk_asked *it, const struct desk_arrival *arrival)
+{
+    struct weir__span value;
+    it->requests++;
+    if (desk_arrival_value(arrival, 2, &value))
+        vote_note_path(&it->path, value);
+    if (desk_arrival_value(arrival, 3, &value))
+        vote_note(&it->method, value);
 }

@@ -18,6 +18,8 @@ int desk_pass_take(const struct desk_pass *pass, const struct desk_arrival *arri
         return 0;
     for (size_t i = 0; i < pass->profile_count; i++)
         desk_profile_note(pass->profiles[i], arrival);
+    if (pass->asked)
+        desk_suspects_ask(pass, arrival);
     if (!pass->engine)
         return 0;
     if (!pass->engine->options.candidates[0].limit) {
@@ -312,6 +314,8 @@ static int suggest_run(struct desk_suggest *suggest, weir_error *err)
         code = desk_hurt_find(suggest, err);
     if (code == 0)
         code = suggest_put_in_order(suggest, err);
+    if (code == 0)
+        code = desk_suspects_look(suggest, err);
     if (code == 0)
         desk_goal_conclude(suggest);
     return code;

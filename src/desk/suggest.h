@@ -104,11 +104,25 @@ struct desk_share {
 #define DESK_REFUSALS 3    /* statuses: 401, 403, 429 */
 
 extern const int desk_refusals[DESK_REFUSALS];
-/* What must be carried for desk_profile_note. */
-extern const char *const desk_profile_carried[3];
+/* What must be carried for desk_profile_note and desk_asked_note. */
+extern const char *const desk_profile_carried[4];
 
 struct desk_agent {
     char text[DESK_HEAVY_TEXT]; /* its beginning */
+    int64_t requests;
+};
+
+/* The text that most requests have: each request votes for its own, and against the one that leads.
+ * If nearly all have one text, it leads nearly from the beginning. */
+struct desk_vote {
+    char text[DESK_HEAVY_TEXT];
+    int64_t requests; /* at least so many have it */
+    int64_t votes;    /* of requests that were seen */
+};
+
+/* What several keys asked for. */
+struct desk_asked {
+    struct desk_vote path, method;
     int64_t requests;
 };
 
@@ -120,10 +134,8 @@ struct desk_profile {
     struct desk_agent agents[DESK_AGENTS];
     size_t agent_count;
     bool more_agents;
-    char path[DESK_HEAVY_TEXT]; /* if nearly all its requests have one path: that one */
-    int64_t of_path;            /* at least so many requests have it */
-    int64_t votes;              /* for the path, of requests that were seen */
-    int64_t middle_us, early;   /* when the second part begins; its requests before that */
+    struct desk_vote path;    /* if nearly all its requests have one path: that one */
+    int64_t middle_us, early; /* when the second part begins; its requests before that */
 };
 
 /* Its answers that were none of desk_refusals. */
@@ -133,6 +145,7 @@ int64_t desk_profile_good(const struct desk_profile *profile);
 bool desk_profile_is_good(const struct desk_profile *profile);
 /* Counts an arrival of the whole log, if it is of this key. */
 void desk_profile_note(struct desk_profile *profile, const struct desk_arrival *arrival);
+void desk_asked_note(struct desk_asked *asked, const struct desk_arrival *arrival);
 
 #define DESK_HURT 8 /* of each suggestion */
 
@@ -197,6 +210,8 @@ struct desk_suspects {
     int64_t keys;                      /* suspects of the whole log */
     bool some_unrefused;               /* one of them had an answer that did not refuse it */
     bool forgotten;                    /* too many keys for the memory, so nobody is one */
+    bool slow;                         /* they are many, and no suggestion stops them */
+    struct desk_asked asked;           /* then: what they asked for */
 };
 
 struct desk_suggest {
@@ -236,8 +251,9 @@ struct desk_pass {
     int number;                           /* from 1 */
     struct desk_profile *const *profiles; /* keys to look at closely */
     size_t profile_count;
-    bool answers;      /* good answers are noted */
-    bool every_status; /* without the filter on the status */
+    struct desk_asked *asked; /* what suspects ask for; NULL: it is not noted */
+    bool answers;             /* good answers are noted */
+    bool every_status;        /* without the filter on the status */
 };
 
 int desk_pass_take(const struct desk_pass *pass, const struct desk_arrival *arrival);
@@ -328,6 +344,10 @@ bool desk_heavy_stops_friend(const struct desk_heavy *heavy, const struct desk_e
 int desk_suspects_note(struct desk_engine *engine, const struct desk_arrival *arrival);
 /* Who is one, once the whole log was read. */
 int desk_suspects_find(struct desk_suggest *suggest, weir_error *err);
+/* Of suspects that no suggestion stops: what they asked for. */
+int desk_suspects_look(struct desk_suggest *suggest, weir_error *err);
+/* Notes what a suspect asked for. */
+void desk_suspects_ask(const struct desk_pass *pass, const struct desk_arrival *arrival);
 
 /* hurt.c: whom the suggestions deny that is no suspect, in the whole log. */
 int desk_hurt_find(struct desk_suggest *suggest, weir_error *err);

@@ -14,6 +14,8 @@
 const char *const desk_suspects_carried[1] = {"status"};
 
 #define OTHERWISE_ONE_OF 20 /* answers; so with fewer requests every answer must refuse */
+#define MANY 10             /* fewer can be named */
+#define SLOW 2              /* a limit that lets more than half through does not stop them */
 
 /* A line without a readable status says nothing: it is taken for an answer that refuses nobody. */
 static bool suspects_is_refusal(const struct desk_arrival *arrival)
@@ -84,4 +86,33 @@ int desk_suspects_find(struct desk_suggest *suggest, weir_error *err)
         suspects->keys = 0;
     suspects->answers = suspects->keys > 0 ? answers : NULL;
     return 0;
+}
+
+/* Whether there are many, and no suggestion denies half of what they ask for. */
+static bool suspects_are_slow(const struct desk_suggest *suggest)
+{
+    const struct desk_part *parts = suggest->parts;
+    int64_t most = 0, requests = parts[0].suspect_requests + parts[1].suspect_requests;
+    for (size_t i = 0; i < suggest->count; i++) {
+        const struct desk_suggestion *it = &suggest->suggestions[i];
+        most = weir__max(most, it->chosen.suspects_denied + it->outcome.suspects_denied);
+    }
+    return suggest->judged && suggest->goal.protect == 0 && suggest->suspects.keys >= MANY &&
+           SLOW * most < requests;
+}
+
+void desk_suspects_ask(const struct desk_pass *pass, const struct desk_arrival *arrival)
+{
+    const struct desk_suggest *suggest = pass->suggest;
+    const struct desk_key *key = desk_engine_find(suggest->whole, arrival->hash);
+    if (key && !key->spared && desk_suspects_has(suggest->suspects.answers, arrival->hash))
+        desk_asked_note(pass->asked, arrival);
+}
+
+int desk_suspects_look(struct desk_suggest *suggest, weir_error *err)
+{
+    const struct desk_part all = {.from_us = INT64_MIN, .to_us = INT64_MAX};
+    const struct desk_pass pass = {.asked = &suggest->suspects.asked};
+    suggest->suspects.slow = suspects_are_slow(suggest);
+    return suggest->suspects.slow ? desk_suggest_read(suggest, &all, pass, err) : 0;
 }

@@ -22,6 +22,7 @@ from lib import checks, weir_server
 T = 1794787200  # 2026-11-16T00:00:00Z
 OFFICE = "192.0.2.10"
 CLIENTS, ATTACKERS, GUESSES = 200, 40, 50
+ALL_LOGIN = "All their requests are POST /login: try"
 LOGIN = ("--where", "path=/login", "--where", "method=POST")
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="weir-attack-"))
 atexit.register(shutil.rmtree, FOLDER, True)
@@ -230,15 +231,32 @@ def test_slow(check):
     slow = [Row(draw.uniform(13, 19) * 3600, f"203.0.113.{i + 1}", 401) for i in range(ATTACKERS) for _ in range(6)]
     path = FOLDER / "slow.log"
     path.write_text("".join(line(row) for row in sorted([*clients(draw), *office(draw), *slow])))
-    words = "No limit for each ip stops the suspects: each asks only about 6 times. Limit each account, or all together (--key \"'all'\"): see docs/LOGIN.md."
-    for log, said in ((path, words), (shop("fast.log", [21.1]), None)):
-        told = suggest(check, log, *LOGIN, "--report", page)
-        check.equal(told["suspects_hint"], said, f"{log.name}: for machines")
-        out = " ".join(weir("suggest", log, *LOGIN).stdout.split())
-        check.equal((words in out, words in html.unescape(page.read_text())), (bool(said), bool(said)), f"{log.name}: terminal, page")
+    start = "No limit for each ip was found that keeps the goal and stops the suspects: each asks only about 6 times."
+    rest = "Limit each account (docs/LOGIN.md), or all together: --protect RATE, like 60/m."
+    for log, where, said in ((path, LOGIN, f"{start} {rest}"), (path, [], f"{start} {ALL_LOGIN} --where path=/login --where method=POST."),
+                             (path, LOGIN[2:], f"{start} All their requests are for /login: try --where path=/login."), (shop("fast.log", [21.1]), LOGIN, None)):
+        told = suggest(check, log, *where, "--report", page)
+        check.equal(told["suspects_hint"], said, f"{log.name} {where}: for machines")
+        out = " ".join(weir("suggest", log, *where).stdout.split())
+        check.equal((start in out, start in html.unescape(page.read_text())), (bool(said), bool(said)), f"{log.name}: terminal, page")
+    told = suggest(check, path, *LOGIN, "--protect", "60/m")
+    check(told["suggestions"][0]["meets_goal"] and told["suspects_hint"] is None, "what the hint names leads to a limit")
 
 
-TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_lucky, test_requests, test_slow]
+def test_printed(check):
+    """No hint beside a limit that stops suspects, though it misses the goal: the hint would say that there is none."""
+    draw, path = random.Random(checks.seed()), FOLDER / "printed.log"
+    rows = [*clients(draw), *attack(draw, 21.1)]
+    for i in range(30):  # busy customers, only on the second half
+        rows += [Row(20 * 3600 + 40 * n, f"192.0.2.{i + 1}", 302) for n in range(60)]
+    path.write_text("".join(line(row) for row in sorted(rows)))
+    told = suggest(check, path, *LOGIN)
+    stopping = [it for it in told["suggestions"] if of_suspects(told, it) >= 0.5]
+    check(stopping and not any(it["meets_goal"] for it in stopping), f"those that stop the attack miss the goal: {[it['limits'] for it in stopping]}")
+    check.equal(told["suspects_hint"], None, "a limit that is printed stops them")
+
+
+TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_lucky, test_requests, test_slow, test_printed]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
