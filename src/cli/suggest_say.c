@@ -421,9 +421,8 @@ bool suggest_put_hurt(struct weir__buffer *out, const struct suggest *suggest, s
     weir__put_format(out, "%s: %" PRId64 " of its %" PRId64 " requests denied in the whole log",
                      cli_show(text.data, text.len).text, hurt->denied, hurt->requests);
     if (profile->answers > 0)
-        weir__put_format(
-            out, "; %s of its answers were good",
-            suggest_percent((double)desk_profile_good(profile) / (double)profile->answers).text);
+        weir__put_format(out, "; %s of its answers were good",
+                         suggest_percent((double)profile->good / (double)profile->answers).text);
     say_agents(out, profile);
     say_path(out, suggest, profile);
     return true;

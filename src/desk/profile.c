@@ -6,24 +6,21 @@
 
 #include <string.h>
 
-#define BOTH_PARTS 10 /* one request of ten, at least, is in the quieter one */
+#define BOTH_PARTS 10  /* one request of ten, at least, is in the quieter one */
+#define GOOD_BELOW 400 /* a scanner that finds nothing is not served, nor who gets errors */
 
 const int desk_refusals[DESK_REFUSALS] = {401, 403, 429};
 const char *const desk_profile_carried[4] = {"status", "header.user-agent", "path", "method"};
 
-int64_t desk_profile_good(const struct desk_profile *profile)
+bool desk_profile_is_served(const struct desk_profile *profile)
 {
-    int64_t good = profile->answers;
-    for (size_t i = 0; i < DESK_REFUSALS; i++)
-        good -= profile->refused[i];
-    return good;
+    return profile->answers > 0 && 2 * profile->good >= profile->answers;
 }
 
 bool desk_profile_is_good(const struct desk_profile *profile)
 {
     int64_t few = weir__min(profile->early, profile->requests - profile->early);
-    return profile->answers > 0 && 2 * desk_profile_good(profile) >= profile->answers &&
-           BOTH_PARTS * few >= profile->requests;
+    return desk_profile_is_served(profile) && BOTH_PARTS * few >= profile->requests;
 }
 
 static void profile_note_status(struct desk_profile *it, struct weir__span status)
@@ -32,6 +29,7 @@ static void profile_note_status(struct desk_profile *it, struct weir__span statu
     if (!weir__span_whole(status, 100, 599, &number))
         return;
     it->answers++;
+    it->good += number < GOOD_BELOW;
     for (size_t i = 0; i < DESK_REFUSALS; i++)
         it->refused[i] += number == desk_refusals[i];
 }

@@ -129,7 +129,7 @@ struct desk_asked {
 /* What the whole log says about a key. */
 struct desk_profile {
     uint64_t hash[2];
-    int64_t requests, answers; /* answers: lines with a status */
+    int64_t requests, answers, good; /* answers: lines with a status; good ones are below 400 */
     int64_t refused[DESK_REFUSALS];
     struct desk_agent agents[DESK_AGENTS];
     size_t agent_count;
@@ -138,8 +138,8 @@ struct desk_profile {
     int64_t middle_us, early; /* when the second part begins; its requests before that */
 };
 
-/* Its answers that were none of desk_refusals. */
-int64_t desk_profile_good(const struct desk_profile *profile);
+/* Whether most of its answers are good. */
+bool desk_profile_is_served(const struct desk_profile *profile);
 /* Whether it asks in both parts, and most of its answers are good: it was there before, and served.
  * Of a key that only comes in one part nobody knows what it is. */
 bool desk_profile_is_good(const struct desk_profile *profile);

@@ -180,12 +180,13 @@ def test_spared(check):
 
 
 def test_good(check):
-    """A limit whose denials are mostly of good keys says so, and does not come first. Each key that loses much is named."""
+    """A limit whose denials are mostly of good keys says so, and does not come first. Each key that loses much is named. A good answer is below
+    400: a scanner that finds nothing is not served."""
     draw, page = random.Random(checks.seed()), FOLDER / "good.html"
     quiet = [Row(start + draw.uniform(0, 600), f"198.51.{100 + i // 200}.{i % 200 + 1}")
              for i in range(1200) for start in (draw.uniform(0, HOURS * 3600 - 600) for _ in range(2)) for _ in range(draw.randint(5, 20))]
     words = "of what it denies in the whole log is of keys that mostly get good answers in both halves: see whom it hurts"
-    for name, status, good in (("served.log", 200, True), ("refused.log", 403, False)):
+    for name, status, good in (("served.log", 200, True), ("sent on.log", 302, True), ("refused.log", 403, False), ("lost.log", 404, False), ("broken.log", 500, False)):
         office = every(10, OFFICE, agent=lambda i: f"Mozilla/5.0 ({i % 4})", status=lambda i: 200 if i % 3 == 0 else status)
         others = [row for ip, seconds in ((CRAWLER, 12), (PROBE, 14), (ATTACKER, 16), ("192.0.2.31", 40)) for row in every(seconds, ip, status=lambda i: 200 if i % 3 == 0 else status)]
         path = write(name, [*quiet, *office, *others])
@@ -193,6 +194,7 @@ def test_good(check):
         window = next(it for it in told["suggestions"] if it["name"] == "window")
         check.equal((window["denies_good"], window["meets_goal"], window is told["suggestions"][0]), (good, True, not good), f"{name}: {window['limits']}")
         check.equal([key["key"] for key in window["hurts"]][:4], [OFFICE, CRAWLER, PROBE, ATTACKER], f"{name}: all who lose much are named")
+        check.equal({key["key"]: (key["good"], key["answers"]) for key in window["hurts"]}[OFFICE], (len(office) if good else (len(office) + 2) // 3, len(office)), f"{name}: good answers")
         check.equal((words in " ".join(weir("suggest", path).out.split()), words in page.read_text()), (good, good), f"{name}: terminal, page")
 
 
