@@ -334,7 +334,11 @@ static void nginx_put_locations(struct weir__buffer *out, const char *paths, con
             weir__put_text(out, bare == 1 ? "# also with ;x"
                                 : star    ? "# also in capitals and with ;x"
                                           : "# also in capitals, with / at its end and with ;x");
-            weir__put_text(out, "; put it above other locations with ~\nlocation ~* ");
+            weir__put_format(out,
+                             "; put it above other locations with ~\n"
+                             "# nginx prefers location = %.*s and location ^~ %.*s: put this "
+                             "weir_limit into them, too\nlocation ~* ",
+                             (int)bare, paths, (int)bare, paths);
             nginx_put_spellings(out, paths, bare, star);
             weir__put_text(out, " {\n");
         }

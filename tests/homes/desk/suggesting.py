@@ -483,6 +483,7 @@ def test_together(check):
     login = logins["suggestions"][0]["nginx"]
     check.contains(login, "(;|$)\" {\n    weir_limit key=login:$weir_network ", "a location for the login")
     check.contains(login, "# Repeat the server's weir_limit here: those of a location replace it.", "a location's limits replace those of the server")
+    check.contains(login, "# nginx prefers location = /login and location ^~ /login: put this weir_limit into them, too", "these would take the requests")
     pasted = login.partition("# in server { ... }:\n")[2].replace("# Then what the location does", f"{limits[0]} empty_gif;\n    # Then what the location does")
     server = f"listen {{port}}; root {{folder}}; {limits[0]} location = /page {{ empty_gif; }} {pasted}"
     with nginx_server.Nginx(http=zones, server=server) as nginx:
