@@ -339,7 +339,7 @@ static void print_requests(const struct desk_report *report, bool policies)
            about ? "about " : "", keys, keys == 1 ? "" : "s");
     if (policies)
         printf(" (%s; policies have their own)", cli_show_text(report->key).text);
-    printf(" over %s\n", cli_about(span).text);
+    printf(" over %s\n", cli_lasted(span).text);
     if (engine->spared_requests > 0)
         printf("  spared         %10" PRId64 "  of %" PRId64 " key%s, left out of %s\n",
                engine->spared_requests, engine->spared_keys, engine->spared_keys == 1 ? "" : "s",

@@ -287,6 +287,13 @@ static void html_put_span_fact(struct weir__buffer *out, const char *what, int64
     weir__put_format(out, "</b><span>%s</span></div>", what);
 }
 
+static void html_put_lasted_fact(struct weir__buffer *out, const char *what, int64_t us)
+{
+    weir__put_text(out, "<div><b>");
+    weir__put_lasted(out, us);
+    weir__put_format(out, "</b><span>%s</span></div>", what);
+}
+
 /* Text of several lines; without the last newline. */
 static void html_put_lines(struct weir__buffer *out, const char *text)
 {
@@ -334,6 +341,20 @@ static void html_put_files(struct weir__buffer *out, const struct desk_facts *fa
     }
 }
 
+/* What keys are. A file of policies limits by others than those that are counted here. */
+static void html_put_whose(struct weir__buffer *out, const struct desk_report *report)
+{
+    bool policies = !report->shown[0].limit;
+    weir__put_text(out, policies ? "<br>Keys are counted by "
+                                 : "<br>A key is who is limited: each one has a limit of its own. "
+                                   "Here it is ");
+    html_put_text(out, report->key);
+    weir__put_text(out, policies ? " here, but policies have keys of their own. If yours is an API "
+                                   "key, count by it: <code>--key header.x-api-key</code>. Then "
+                                   "those that were denied most are customers."
+                                 : ".");
+}
+
 static void html_put_beginning(struct weir__buffer *out, const struct desk_report *report)
 {
     const struct desk_engine *engine = report->engine;
@@ -352,10 +373,7 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
         desk_put_time(out, engine->first_us);
         weir__put_text(out, " to ");
         desk_put_time(out, engine->last_us);
-        weir__put_text(out, "<br>A key is who is limited: each one has a limit of its own. Here it "
-                            "is ");
-        html_put_text(out, report->key);
-        weir__put_text(out, ".");
+        html_put_whose(out, report);
     }
     weir__put_text(out, "</p>\n");
     if (report->facts && report->facts->hint[0]) {
@@ -367,8 +385,8 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
     weir__put_text(out, "<div class=\"facts\">");
     html_put_fact(out, "requests", engine->requests, false);
     html_put_fact(out, "keys", keys, about);
-    html_put_span_fact(out, "from the first to the last",
-                       engine->requests > 0 ? engine->last_us - engine->first_us : 0);
+    html_put_lasted_fact(out, "from the first to the last",
+                         engine->requests > 0 ? engine->last_us - engine->first_us : 0);
     if (engine->options.spare_count > 0)
         html_put_fact(out, "requests of keys that are left out", engine->spared_requests, false);
     if (report->facts)
