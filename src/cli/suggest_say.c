@@ -251,11 +251,15 @@ static void why_put_meaning(struct weir__buffer *out, const struct suggest *sugg
 static void why_put_counter(struct weir__buffer *out, const weir_limit *limit)
 {
     for (size_t i = 0; i < limit->count; i++) {
-        if (weir__algorithm_of(&limit->rules[i])->shape == WEIR__SHAPE_PAIR)
-            weir__put_format(
-                out, "Bursts may get up to twice as much, and then wait longer than %s %s. ",
-                limit->rules[i].period_us == 3600 * SECOND_US ? "an" : "a",
-                why_period(limit->rules[i].period_us));
+        const struct weir__rule *rule = &limit->rules[i];
+        const char *period = why_period(rule->period_us);
+        const char *a = rule->period_us == 3600 * SECOND_US ? "an" : "a";
+        if (weir__algorithm_of(rule)->shape == WEIR__SHAPE_PAIR)
+            weir__put_format(out,
+                             "Never more than %" PRId64 " at once; but whoever uses them up at the "
+                             "end of %s %s of the clock gets as many during the next: up to "
+                             "%" PRId64 " within %s %s. ",
+                             rule->count, a, period, 2 * rule->count, a, period);
     }
 }
 

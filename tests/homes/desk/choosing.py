@@ -317,7 +317,8 @@ def test_warnings(check):
         for it in suggest(log, "--key", key)["suggestions"]:
             check.equal(any("Each value that a client invents has a fresh limit" in note for note in it["notes"]), noted, f"--key {key}: {it['notes']}")
     for it in suggest(SAMPLE)["suggestions"]:
-        check.equal("Bursts may get up to twice as much, and then wait longer than an hour." in it["why"], "sliding-counter" in it["limits"], it["limits"])
+        check.equal("Never more than 50 at once; but whoever uses them up at the end of an hour of the clock gets as many during the next: up to 100 within an hour. " in it["why"],
+                    it["limits"] == "sliding-counter 50/h", f"{it['limits']}: {it['why']}")
     check.contains(weir("replay", "token-bucket 1/s", SAMPLE, "--where", "path=//login").stderr, 'invalid condition "path=//login": in paths // is read as /; write /login', "//")
 
 
