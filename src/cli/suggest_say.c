@@ -406,8 +406,10 @@ static void say_path(struct weir__buffer *out, const struct suggest *suggest,
         suggest_selects_path(suggest))
         return;
     double part = (double)key->path.requests / (double)key->requests;
-    weir__put_format(out, "; %s for %s: try --where path=%s", suggest_percent(part).text, path,
-                     path);
+    weir__put_format(out,
+                     "; %s for %s: limit it alone with --where path=%s, or leave it out with "
+                     "--where path!=%s",
+                     suggest_percent(part).text, path, path, path);
 }
 
 bool suggest_put_hurt(struct weir__buffer *out, const struct suggest *suggest, size_t i, size_t k)

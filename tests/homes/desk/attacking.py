@@ -135,8 +135,9 @@ def test_office(check):
     out = " ".join(weir("suggest", path, *LOGIN).stdout.split())
     check.contains(out, f"whom it hurts {words}", "terminal")
     check.contains(html.unescape(page.read_text()), words, "page")
-    check("try --where path" not in out, "the path is selected already")
-    check.contains(" ".join(weir("suggest", path).stdout.split()), f"3 agents; 100.0% for /login: try --where path=/login", "without --where: what it asks for")
+    check("with --where path" not in out, "the path is selected already")
+    check.contains(" ".join(weir("suggest", path).stdout.split()), "3 agents; 100.0% for /login: limit it alone with --where path=/login, or leave it out with --where path!=/login",
+                   "without --where: what it asks for, and that it need not be limited")
 
 
 def test_words(check):
