@@ -1,7 +1,7 @@
 /*
- * Lines for nginx: a zone, who is left out, and the limit. Conditions of --where on the path become
- * a location, those on the method a map; what they cannot say is told in a note. Of a log they have
- * only heavy keys that are addresses.
+ * Lines for nginx: a zone, who is left out, and the limit. Paths that --where names become
+ * locations. Other conditions become maps; what these cannot say is told in a note. Of a log the
+ * lines have only heavy keys that are addresses.
  */
 #include "cli/suggest.h"
 
@@ -149,9 +149,9 @@ static const char *nginx_paths(const struct suggest *suggest)
     const char *found = NULL;
     for (size_t i = 0; i < suggest->logs.where.count; i++) {
         const char *text = suggest->logs.where.texts[i], *paths = suggest_path_values(text);
-        if (!paths && strncmp(text, "path!=", 6))
+        if (!paths)
             continue;
-        if (found || !paths)
+        if (found)
             return NULL;
         found = paths;
     }
@@ -167,20 +167,50 @@ static const char *nginx_paths(const struct suggest *suggest)
     return values <= LOCATIONS_MOST ? found : NULL;
 }
 
-/* The condition on the method; NULL: there is none, or it has stars. */
-static const char *nginx_methods(const struct suggest *suggest)
+/* The field of a condition: "header.x-a" of header.x-a!=1. */
+static struct weir__span nginx_field(const char *where)
 {
-    const char *found = NULL;
-    for (size_t i = 0; i < suggest->logs.where.count; i++) {
-        const char *text = suggest->logs.where.texts[i];
-        if (strncmp(text, "method=", 7) && strncmp(text, "method!=", 8))
-            continue;
-        const char *value = strchr(text, '=') + 1;
-        if (found || value[strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ|")])
-            return NULL;
-        found = text;
+    const char *equals = strchr(where, '=');
+    assert(equals && equals > where); /* the reader took it */
+    return (struct weir__span){where, (size_t)(equals - where) - (equals[-1] == '!')};
+}
+
+/* Whether a map can compare with these values: plain ones, with stars only at their ends. */
+static bool nginx_are_plain(const char *values)
+{
+    for (const char *p = values; *p; p++) {
+        bool last = !p[1] || p[1] == '|';
+        if (!isalnum((unsigned char)*p) && !strchr("/_.~-:@|", *p) && !(*p == '*' && last))
+            return false;
     }
-    return found;
+    return true;
+}
+
+/* What a map compares for a condition, which then says in unless= who is left out: the method, a
+ * header field, or a path that has no limit. False: this condition is no map. */
+static bool nginx_put_compared(struct weir__buffer *out, const char *where)
+{
+    struct weir__span field = nginx_field(where);
+    const char *values = strchr(where, '=') + 1;
+    if (weir__span_is(field, "method")) {
+        weir__put_text(out, "$request_method");
+        return values[strspn(values, "ABCDEFGHIJKLMNOPQRSTUVWXYZ|")] == 0;
+    }
+    if (!nginx_are_plain(values))
+        return false;
+    if (!strncmp(where, "path!=/", strlen("path!=/"))) {
+        weir__put_text(out, "$uri");
+        return true;
+    }
+    return suggest_begins(field, "header.") && nginx_put_variable(out, field);
+}
+
+static bool nginx_is_mapped(const char *where)
+{
+    struct weir__buffer compared = weir__buffer_growing();
+    bool mapped = nginx_put_compared(&compared, where);
+    weir__buffer_free(&compared);
+    return mapped;
 }
 
 /* The condition on the status as on= has it: 401,4xx or !2xx. False: there is none, or on= cannot
@@ -214,29 +244,81 @@ static bool nginx_has_status(const struct suggest *suggest)
     return false;
 }
 
-/* Whether these are all conditions that there are. */
-static bool nginx_says_all(const struct suggest *suggest, bool statuses)
+/* The conditions that the lines do not say: " --where ip!=192.0.2.1"; "": they say all. */
+static void nginx_put_unsaid(struct weir__buffer *out, const struct suggest *suggest, bool statuses)
 {
-    size_t said =
-        (nginx_paths(suggest) != NULL) + (nginx_methods(suggest) != NULL) + (statuses ? 1 : 0);
-    return said == suggest->logs.where.count;
+    const char *paths = nginx_paths(suggest);
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i];
+        bool status = weir__span_is(nginx_field(text), "status") && statuses;
+        if (!status && !(paths && suggest_path_values(text)) && !nginx_is_mapped(text))
+            weir__put_format(out, " --where %s", cli_show_text(text).text);
+    }
 }
 
-/* Requests with other methods: their value is not empty. */
-static void nginx_put_map(struct weir__buffer *out, const char *methods,
-                          const struct weir__buffer *name)
+/* The variable of the i-th condition that is a map. */
+static void nginx_put_other(struct weir__buffer *out, const struct weir__buffer *name, size_t i)
 {
-    const char *from = strchr(methods, '=') + 1;
-    bool negated = from[-2] == '!';
-    weir__put_text(out, "map $request_method ");
     nginx_put_own(out, name, "other");
-    weir__put_text(out, negated ? " { default \"\";" : " { default 1;");
-    while (*from) {
-        size_t len = strcspn(from, "|");
-        weir__put_format(out, " %.*s %s;", (int)len, from, negated ? "1" : "\"\"");
-        from += len + (from[len] == '|');
+    if (i > 0)
+        weir__put_format(out, "%zu", i + 1);
+}
+
+/* A value as a map has it. Its texts would be alike in capitals, so what is not a method is an
+ * expression. */
+static void nginx_put_value(struct weir__buffer *out, const char *value, size_t len, bool method)
+{
+    bool star = len > 0 && value[len - 1] == '*';
+    if (method) {
+        weir__put(out, value, len);
+        return;
     }
-    weir__put_text(out, " }\n");
+    weir__put_text(out, len == 1 && star ? "\"~." : "\"~^");
+    for (size_t i = 0; i < len - star; i++)
+        weir__put_format(out, "%s%c", value[i] == '.' ? "\\" : "", value[i]);
+    weir__put_text(out, star ? "\"" : "$\"");
+}
+
+/* Who is not as a condition asks: the value of the map is not empty. */
+static void nginx_put_maps(struct weir__buffer *out, const struct suggest *suggest,
+                           const struct weir__buffer *name)
+{
+    for (size_t i = 0, maps = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i], *from = strchr(text, '=') + 1;
+        bool negated = from[-2] == '!', method = weir__span_is(nginx_field(text), "method");
+        if (!nginx_is_mapped(text))
+            continue;
+        weir__put_text(out, "map ");
+        nginx_put_compared(out, text);
+        weir__put_text(out, " ");
+        nginx_put_other(out, name, maps++);
+        weir__put_text(out, negated ? " { default \"\";" : " { default 1;");
+        while (*from) {
+            size_t len = strcspn(from, "|");
+            weir__put_text(out, " ");
+            nginx_put_value(out, from, len, method);
+            weir__put_text(out, negated ? " 1;" : " \"\";");
+            from += len + (from[len] == '|');
+        }
+        weir__put_text(out, " }\n");
+    }
+}
+
+/* unless=: who is left out, and who is not as --where asks. */
+static void nginx_put_unless(struct weir__buffer *out, const struct suggest *suggest, bool exempt,
+                             const struct weir__buffer *name)
+{
+    size_t maps = 0;
+    if (exempt) {
+        weir__put_text(out, " unless=");
+        nginx_put_own(out, name, "spared");
+    }
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        if (!nginx_is_mapped(suggest->logs.where.texts[i]))
+            continue;
+        weir__put_text(out, maps == 0 && !exempt ? " unless=" : "");
+        nginx_put_other(out, name, maps++);
+    }
 }
 
 /* Who is left out: addresses and networks. False: something else. */
@@ -274,7 +356,7 @@ static const char *nginx_put_limit(struct weir__buffer *out, const struct sugges
                                    const struct desk_suggestion *it,
                                    const struct weir__buffer *name, const char *statuses)
 {
-    const char *wrong = NULL, *methods = nginx_methods(suggest);
+    const char *wrong = NULL;
     struct weir__span header;
     weir__put_text(out, "weir_limit ");
     if (!nginx_put_key(out, suggest, name, it->total))
@@ -288,11 +370,7 @@ static const char *nginx_put_limit(struct weir__buffer *out, const struct sugges
     }
     if (*statuses)
         weir__put_format(out, " on=%s", statuses);
-    weir__put_text(out, it->exempt || methods ? " unless=" : "");
-    if (it->exempt)
-        nginx_put_own(out, name, "spared");
-    if (methods)
-        nginx_put_own(out, name, "other");
+    nginx_put_unless(out, suggest, it->exempt, name);
     weir__put_text(out,
                    !it->total && nginx_has_part(suggest, "user") ? " phase=precontent;\n" : ";\n");
     return wrong;
@@ -364,11 +442,17 @@ static bool nginx_has_other_user(const struct suggest *suggest)
 static void nginx_put_notes(const struct suggest *suggest, bool total, const char *statuses,
                             struct suggest_paste *paste)
 {
-    if (!nginx_says_all(suggest, *statuses))
-        weir__put_text(suggest_note(paste),
-                       "nginx: these lines do not say all of --where. weir_limit belongs into the "
-                       "location of those requests. Repeat the server's weir_limit there: those of "
-                       "a location replace those of the server.");
+    struct weir__buffer unsaid = weir__buffer_growing();
+    nginx_put_unsaid(&unsaid, suggest, *statuses);
+    if (unsaid.len > 0)
+        weir__put_format(suggest_note(paste),
+                         "nginx: these lines do not say%s. As they are, other requests are "
+                         "limited, too. If those that are meant have a location, put weir_limit "
+                         "only there, and repeat the server's weir_limit: those of a location "
+                         "replace it. Otherwise exempt the others with unless=: see Exemptions in "
+                         "docs/NGINX.md.",
+                         unsaid.data);
+    weir__buffer_free(&unsaid);
     if (*statuses)
         weir__put_format(suggest_note(paste),
                          "nginx: on=%s charges only such answers. Whoever has used up the limit is "
@@ -390,10 +474,10 @@ static void nginx_put_notes(const struct suggest *suggest, bool total, const cha
 void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_paste *paste)
 {
     const struct desk_suggestion *it = &suggest->result->suggestions[i];
-    const char *methods = nginx_methods(suggest), *paths = nginx_paths(suggest);
+    const char *paths = nginx_paths(suggest);
     struct weir__buffer *out = &paste->nginx;
     struct weir__buffer name = weir__buffer_growing(), line = weir__buffer_growing();
-    struct weir__buffer statuses = weir__buffer_growing();
+    struct weir__buffer statuses = weir__buffer_growing(), unsaid = weir__buffer_growing();
     bool by_status = nginx_put_statuses(&statuses, suggest);
     const char *on = by_status ? statuses.data : "";
     suggest_put_name(&name, suggest, i);
@@ -406,11 +490,11 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
         wrong = "on= cannot say which answers these are; see Failures only in docs/NGINX.md";
     if (it->exempt && !nginx_put_geo(out, suggest, it, &name))
         wrong = "geo knows addresses only; see Exemptions in docs/NGINX.md";
-    if (methods)
-        nginx_put_map(out, methods, &name);
-    if (!nginx_says_all(suggest, by_status))
-        weir__put_text(out, "# This is not all of --where. Put weir_limit only into the location "
-                            "of those requests.\n");
+    nginx_put_maps(out, suggest, &name);
+    nginx_put_unsaid(&unsaid, suggest, by_status);
+    if (unsaid.len > 0)
+        weir__put_format(out, "# This does not say%s: as it is, other requests are limited, too.\n",
+                         unsaid.data);
     if (paths) {
         struct weir__buffer each = weir__buffer_growing();
         suggest_put_paths(&each, paths, false);
@@ -426,4 +510,5 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
     weir__buffer_free(&name);
     weir__buffer_free(&line);
     weir__buffer_free(&statuses);
+    weir__buffer_free(&unsaid);
 }
