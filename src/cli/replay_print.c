@@ -189,7 +189,7 @@ static void print_heaviest(const struct desk_report *report)
 
 static void print_shadowed_by(const struct desk_shown *shown)
 {
-    if (shown->shadow_denied == 0)
+    if (!shown->shadowed || shown->shadow_denied == 0)
         return;
     printf("  would be denied by (shadow)\n");
     for (size_t i = 0; i < shown->part_count; i++) {

@@ -342,6 +342,62 @@ static bool nginx_put_geo(struct weir__buffer *out, const struct suggest *sugges
 
 /* ---- the limit ---- */
 
+/* Whether a part of the key is a field that only this log has by that name: one of JSON, CSV or
+ * --format. */
+static bool nginx_is_of_log(struct weir__span part)
+{
+    static const char *const others[] = {"key", "status", "bytes", "duration", "agent", "referer"};
+    struct weir__buffer variable = weir__buffer_growing();
+    bool known = nginx_put_variable(&variable, part) || nginx_network_bytes(part) > 0;
+    weir__buffer_free(&variable);
+    for (size_t i = 0; i < WEIR__COUNT(others); i++)
+        known = known || weir__span_is(part, others[i]);
+    for (size_t i = 0; i < part.len; i++)
+        known = known || !(isalnum((unsigned char)part.data[i]) || strchr("_-.", part.data[i]));
+    return !known && part.len > 0;
+}
+
+/* The header field that a field of the log perhaps is: header.x-api-key for my.api_key. */
+static void nginx_put_header(struct weir__buffer *out, struct weir__span part)
+{
+    const char *dot = memrchr(part.data, '.', part.len);
+    size_t from = dot ? (size_t)(dot - part.data) + 1 : 0;
+    bool x = part.len - from > 1 && (part.data[from] | 32) == 'x' &&
+             strchr("_-", part.data[from + 1]) != NULL;
+    weir__put_text(out, x ? "header." : "header.x-");
+    for (size_t i = from; i < part.len; i++) {
+        char c = part.data[i] == '_' ? '-' : (char)tolower((unsigned char)part.data[i]);
+        weir__put(out, &c, 1);
+    }
+}
+
+/* Nor does a proxy send such a field to a policy: both texts would be of no use. */
+static const char *nginx_no_key(const struct suggest *suggest, struct weir__buffer *out)
+{
+    size_t found = suggest->key_count;
+    for (size_t i = 0; i < suggest->key_count && found == suggest->key_count; i++)
+        found = nginx_is_of_log(suggest->key[i]) ? i : found;
+    if (found == suggest->key_count)
+        return "no variable of nginx is such a key; see Keys in docs/NGINX.md";
+    struct weir__span part = suggest->key[found];
+    const char *quote = suggest->key_count > 1 ? "\"" : "";
+    weir__put_format(out,
+                     "no variable of nginx is %.*s, and a proxy sends policies no attribute of "
+                     "that name. If it is a header field, say which: --key %s",
+                     (int)part.len, part.data, quote);
+    for (size_t i = 0; i < suggest->key_count; i++) {
+        weir__put_text(out, i ? ", " : "");
+        if (i == found)
+            nginx_put_header(out, part);
+        else
+            weir__put(out, suggest->key[i].data, suggest->key[i].len);
+    }
+    weir__put_format(out, "%s --field ", quote);
+    nginx_put_header(out, part);
+    weir__put_format(out, "=%.*s. Otherwise see Keys in docs/NGINX.md", (int)part.len, part.data);
+    return out->data;
+}
+
 static bool nginx_has_part(const struct suggest *suggest, const char *name)
 {
     for (size_t i = 0; i < suggest->key_count; i++) {
@@ -354,13 +410,14 @@ static bool nginx_has_part(const struct suggest *suggest, const char *name)
 /* The line weir_limit. NULL, or why there is none. */
 static const char *nginx_put_limit(struct weir__buffer *out, const struct suggest *suggest,
                                    const struct desk_suggestion *it,
-                                   const struct weir__buffer *name, const char *statuses)
+                                   const struct weir__buffer *name, const char *statuses,
+                                   struct weir__buffer *why)
 {
     const char *wrong = NULL;
     struct weir__span header;
     weir__put_text(out, "weir_limit ");
     if (!nginx_put_key(out, suggest, name, it->total))
-        wrong = "no variable of nginx is such a key; see Keys in docs/NGINX.md";
+        wrong = nginx_no_key(suggest, why);
     weir__put_format(out, " zone=%s \"%s\" name=%s", name->data, weir_limit_text(it->limit),
                      name->data);
     if (!it->total && suggest_cost_header(suggest, &header)) {
@@ -485,7 +542,7 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
     nginx_put_networks(out, suggest, &name);
     if (!it->total && nginx_is_optional(suggest))
         nginx_put_optional(out, suggest, &name);
-    const char *wrong = nginx_put_limit(&line, suggest, it, &name, on);
+    const char *wrong = nginx_put_limit(&line, suggest, it, &name, on, &paste->why_no_nginx);
     if (nginx_has_status(suggest) && !by_status)
         wrong = "on= cannot say which answers these are; see Failures only in docs/NGINX.md";
     if (it->exempt && !nginx_put_geo(out, suggest, it, &name))

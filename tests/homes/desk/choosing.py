@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -338,6 +339,15 @@ def test_warnings(check):
     for key, noted in (("header.x-api-key", True), ("ip", False)):
         for it in suggest(log, "--key", key)["suggestions"]:
             check.equal(any("Each value that a client invents has a fresh limit" in note for note in it["notes"]), noted, f"--key {key}: {it['notes']}")
+    log = FOLDER / "fields.json"
+    log.write_text("".join(json.dumps({"time": T + i, "ip": f"192.0.2.{i % 50}", "path": "/", "api_key": f"k{i % 40}", "my": {"X_Token": f"t{i % 40}"}}) + "\n" for i in range(9000)))
+    for key, said in (("api_key", "--key header.x-api-key --field header.x-api-key=api_key"), ("ip, api_key", '--key "ip, header.x-api-key" --field header.x-api-key=api_key'),
+                      ("my.X_Token", "--key header.x-token --field header.x-token=my.X_Token"), ("path, lower(api_key)", None), ("ip", None)):
+        it = suggest(log, "--key", key, "--deny-keys", "50%")["suggestions"][0]
+        check.equal([note.partition("say which: ")[2] for note in it["notes"] if "If it is a header field" in note], [f"{said}. Otherwise see Keys in docs/NGINX.md"] if said else [], f"--key {key}")
+        if said:
+            told = suggest(log, "--deny-keys", "50%", *shlex.split(said))["suggestions"][0]
+            check(told["limits"] == it["limits"] and (key != "api_key" or "$http_x_api_key" in told["nginx"]), f"{said}: as it is, it works: {told['nginx']}")
     for it in suggest(SAMPLE)["suggestions"]:
         check.equal("Never more than 50 at once; but whoever uses them up at the end of an hour of the clock gets as many during the next: up to 100 within an hour. " in it["why"],
                     it["limits"] == "sliding-counter 50/h", f"{it['limits']}: {it['why']}")
