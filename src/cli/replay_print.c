@@ -197,6 +197,7 @@ static void print_shadowed_by(const struct desk_shown *shown)
             printf("    %13" PRId64 "  %s\n", shown->shadowed[i],
                    cli_show_text(shown->parts[i]).text);
     }
+    printf("  To see whom, replay a copy of the file without \"shadow: true\".\n");
 }
 
 static void print_denied_by(const struct desk_shown *shown, const struct desk_tally *tally)

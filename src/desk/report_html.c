@@ -517,7 +517,9 @@ static void html_put_shadow(struct weir__buffer *out, const struct desk_shown *s
         html_put_cell(out, shown->shadowed[i]);
         weir__put_text(out, "</tr>\n");
     }
-    weir__put_text(out, "</table></div>\n");
+    weir__put_text(out, "</table></div>\n<p class=\"soft\">The chart and the lists show what was "
+                        "denied. To see whom these would deny, replay a copy of the file without "
+                        "<code>shadow: true</code>.</p>\n");
 }
 
 static void html_put_candidate(struct weir__buffer *out, const struct desk_report *report, size_t i)

@@ -425,6 +425,8 @@ def test_shadow(check):
         out = weir("--policies", path, "--report", page, text=combined(some)).out
         check.contains(out, f"  in shadow      {watched['shadow_denied']:10}  ", "shadow: for people")
         check.contains(out, f"  would be denied by (shadow)\n    {told['one']:13}  one\n    {told['two']:13}  two\n", "shadow: by which limits")
+        check.contains(out, '  two\n  To see whom, replay a copy of the file without "shadow: true".\n', "shadow: how to see whom")
+        check.contains(page.read_text(), "To see whom these would deny, replay a copy of the file without <code>shadow: true</code>.", "shadow: the page, too")
         check.contains(out, "(ip; policies have their own)", "policies: whose keys are counted")
         check.contains(page.read_text(), "What would deny, in shadow", "shadow: the page")
         check.contains(page.read_text(), "Keys are counted by ip here, but policies have keys of their own. If yours is an API key, count by it: <code>--key header.x-api-key</code>", "page: whose keys")
