@@ -372,9 +372,9 @@ static void say_agents(struct weir__buffer *out, const struct desk_profile *key)
     if (key->agent_count == 0)
         return;
     if (2 * most->requests > key->requests)
-        weir__put_format(out, "; %sagent \"%s\"",
+        weir__put_format(out, "; %sagent \"%s%s\"",
                          most->requests < key->requests ? "mostly the " : "",
-                         cli_show_text(most->text).text);
+                         cli_show_text(most->text).text, most->cut ? "…" : "");
     else
         weir__put_format(out, "; %zu%s agents", key->agent_count,
                          key->more_agents ? " or more" : "");

@@ -37,6 +37,8 @@ static void profile_note_status(struct desk_profile *it, struct weir__span statu
 static void profile_note_agent(struct desk_profile *it, struct weir__span agent)
 {
     size_t len = agent.len < DESK_HEAVY_TEXT - 1 ? agent.len : DESK_HEAVY_TEXT - 1, i = 0;
+    while (len < agent.len && len > 0 && (agent.data[len] & 0xc0) == 0x80)
+        len--; /* not within a character */
     while (i < it->agent_count &&
            (memcmp(it->agents[i].text, agent.data, len) != 0 || it->agents[i].text[len] != 0))
         i++;
@@ -47,6 +49,7 @@ static void profile_note_agent(struct desk_profile *it, struct weir__span agent)
     if (i == it->agent_count) {
         it->agents[i] = (struct desk_agent){.requests = 0};
         memcpy(it->agents[i].text, agent.data, len);
+        it->agents[i].cut = len < agent.len;
         it->agent_count++;
     }
     it->agents[i].requests++;

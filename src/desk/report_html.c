@@ -74,7 +74,8 @@ static const char html_head[] =
     "print-color-adjust:exact}}\n"
     "h2 code{font-size:inherit}dl{display:grid;gap:4px 14px;margin:8px 0;"
     "grid-template-columns:max-content minmax(0,1fr)}dd{margin:0;overflow-wrap:anywhere}"
-    "dt{color:var(--soft)}pre{margin:0;overflow-x:auto;background:var(--card);padding:6px 8px;"
+    "dt{color:var(--soft)}pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere;background:var(-"
+    "-card);padding:6px 8px;"
     "border-radius:6px;font:13px/1.4 ui-monospace,monospace}\n"
     "</style>\n<title>";
 

@@ -109,6 +109,7 @@ extern const char *const desk_profile_carried[4];
 
 struct desk_agent {
     char text[DESK_HEAVY_TEXT]; /* its beginning */
+    bool cut;
     int64_t requests;
 };
 

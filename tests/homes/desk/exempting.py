@@ -134,6 +134,12 @@ def test_words(check):
     row = re.search(rf">{re.escape(OFFICE)}</td>.*</tr>", text[text.index("Heaviest keys"):])
     check.equal(row and row[0].count("spared"), 1, "page: only the strict limit spares the office")
     check('<"' not in text and "\033" not in text, "page: masked")
+    check.contains(re.search(r"pre\{[^}]*\}", text)[0], "white-space:pre-wrap", "page: long lines to paste stay in their box")
+    begins = "Mozilla/5.0 " + "x" * 50  # 62 bytes
+    for agent, said in ((f"{begins}\u00fc tail", f"{begins}\u2026"), (f"{begins}y", f"{begins}y"), (f"{begins}yz", f"{begins}y\u2026")):
+        path = write("agents.log", [*users(random.Random(checks.seed()), 120), *every(4, OFFICE, agent=lambda i: agent)])
+        check.contains(" ".join(weir("suggest", path, "--report", page).out.split()), f'agent "{said}"', "terminal: an agent that is cut says so")
+        check.contains(page.read_text(), f"agent &quot;{said}&quot;", "page: an agent that is cut says so")
 
 
 def test_none(check):
