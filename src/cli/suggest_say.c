@@ -330,6 +330,9 @@ void suggest_put_why(struct weir__buffer *out, const struct suggest *suggest, si
     if (it->kind == DESK_KIND_BOTH)
         weir__put_text(out, "In the first half, both together stopped more than each alone. ");
     why_put_first(out, it);
+    if (it->gentle)
+        weir__put_text(out, " It is offered because the others mostly deny keys that get good "
+                            "answers: it only stops who asks for far more than these.");
 }
 
 /* ---- what it did ---- */

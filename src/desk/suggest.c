@@ -276,6 +276,8 @@ static int suggest_choose(struct desk_suggest *suggest, struct desk_search *sear
     if (code || suggest->verdict != DESK_SUGGESTED)
         return code;
     code = desk_choose(&searches[0], both ? &searches[1] : NULL, err);
+    if (code == 0 && suggest->goal.protect == 0)
+        code = desk_choose_gentle(&searches[0], err);
     if (code == 0 && suggest->heavy.count > 0)
         code = suggest_offer_strict(suggest, &searches[1], err);
     return code;
@@ -296,6 +298,21 @@ static int suggest_put_in_order(struct desk_suggest *suggest, weir_error *err)
     return changed ? suggest_judge(suggest, err) : 0; /* the engine has its candidates in order */
 }
 
+/* Beside limits that hurt people: one that denies nobody. If the second part says that it does, it
+ * is of no use. */
+static int suggest_offer_gentle(struct desk_suggest *suggest, weir_error *err)
+{
+    if (!desk_choose_add_gentle(suggest))
+        return 0;
+    int code = suggest_judge(suggest, err);
+    if (code || suggest->suggestions[suggest->count - 1].outcome.others_keys_denied == 0)
+        return code;
+    desk_engine_free(suggest->judged); /* before its limit */
+    suggest->judged = NULL;
+    suggest_drop_last(suggest);
+    return suggest_judge(suggest, err);
+}
+
 static int suggest_run(struct desk_suggest *suggest, weir_error *err)
 {
     int code = suggest_read_whole(suggest, err);
@@ -312,6 +329,8 @@ static int suggest_run(struct desk_suggest *suggest, weir_error *err)
         code = suggest_judge(suggest, err);
     if (code == 0)
         code = desk_hurt_find(suggest, err);
+    if (code == 0)
+        code = suggest_offer_gentle(suggest, err);
     if (code == 0)
         code = suggest_put_in_order(suggest, err);
     if (code == 0)
@@ -341,6 +360,7 @@ void desk_suggest_free(struct desk_suggest *suggest)
     desk_engine_free(suggest->whole);
     desk_engine_free(suggest->suspects.hidden);
     desk_engine_free(suggest->judged); /* before its limits */
+    weir_limit_free(suggest->gentle.limit);
     for (size_t i = 0; i < DESK_SUGGESTIONS; i++)
         weir_limit_free(suggest->suggestions[i].limit);
     free(suggest);

@@ -21,7 +21,7 @@
 
 #include "desk/engine.h"
 
-#define DESK_SUGGESTIONS 4
+#define DESK_SUGGESTIONS 5
 #define DESK_PERCENTILES 5
 #define DESK_MILLION INT64_C(1000000)
 
@@ -166,6 +166,7 @@ struct desk_suggestion {
     bool strict;                 /* it suits all others than the keys that are left out */
     bool heavy;                  /* strict, and these are the heavy ones, not those to be spared */
     bool first_or_none;          /* a strict one that others equal, unless they stop a friend */
+    bool gentle;                 /* denied nobody in the first part: desk_choose_gentle */
     int64_t would_deny;          /* then: of their requests in the first part */
     bool roomy;                  /* half of it would not have denied more keys */
     struct desk_outcome chosen;  /* in the first part */
@@ -225,6 +226,7 @@ struct desk_suggest {
     struct desk_candidate candidates[DESK_SUGGESTIONS];
     struct desk_suggestion suggestions[DESK_SUGGESTIONS];
     size_t count;
+    struct desk_suggestion gentle; /* for the case that all others hurt people; may have no limit */
     struct desk_part parts[2];
     int64_t peaks[DESK_PEAKS][DESK_PERCENTILES];
     size_t peak_count; /* spans that the log is long enough for */
@@ -240,7 +242,7 @@ int desk_suggest(const struct desk_suggest_options *options, struct desk_suggest
                  weir_error *err);
 void desk_suggest_free(struct desk_suggest *suggest);
 
-/* The name of a suggestion: "bucket", "window", "strict". */
+/* The name of a suggestion: "bucket", "window", "strict", "gentle". */
 const char *desk_suggestion_name(const struct desk_suggestion *it);
 
 /* ---- one pass ---- */
@@ -304,6 +306,11 @@ bool desk_search_keeps(const struct desk_search *search, const struct desk_outco
 /* choose.c: the suggestions, from what was tried. `other`: the same with the spared keys left out;
  * may be NULL. */
 int desk_choose(struct desk_search *search, struct desk_search *other, weir_error *err);
+/* Keeps one in suggest->gentle that denied nobody in the first part. */
+int desk_choose_gentle(const struct desk_search *search, weir_error *err);
+/* Adds it, if all others hurt people; the one without heavy keys does not count, because it is only
+ * for those who leave these out. True: it was added. */
+bool desk_choose_add_gentle(struct desk_suggest *suggest);
 /* Adds the strict window that leaves the heavy keys out, if it is far stricter than the one that
  * was chosen, or if there are suspects. *ret_added: it was added. */
 int desk_choose_heavy(struct desk_search *search, bool *ret_added, weir_error *err);

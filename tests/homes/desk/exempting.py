@@ -204,7 +204,28 @@ def test_good(check):
         check.equal((words in " ".join(weir("suggest", path).out.split()), words in page.read_text()), (good, good), f"{name}: terminal, page")
 
 
-TESTS = [test_offer, test_pasted, test_words, test_none, test_spared, test_good]
+def test_gentle(check):
+    """Where all limits mostly deny good keys, one that denies nobody comes first. Not if it denies somebody in the second half, nor for one scraper."""
+    draw, page = random.Random(checks.seed()), FOLDER / "gentle.html"
+    rows = [Row(start + draw.uniform(0, 600), f"198.51.{100 + i // 200}.{i % 200 + 1}")
+            for i in range(1200) for start in (draw.uniform(0, HOURS * 3600 - 600) for _ in range(2)) for _ in range(draw.randint(5, 20))]
+    rows += [*every(1, PROBE), *every(2, OFFICE, agent=lambda i: f"Mozilla/5.0 ({i % 4})")]
+    told, _ = suggest(check, write("friends.log", rows), "--report", page)
+    first, *others = told["suggestions"]
+    check.equal((first["name"], first["meets_goal"], first["denies_good"], first["hurt_keys"], first["chosen"]["keys_denied"], first["judged"]["keys_denied"]), ("gentle", True, False, 0, 0, 0), "it denies nobody")
+    check(others and all(it["denies_good"] for it in others), f"the others deny friends: {[it['limits'] for it in others]}")
+    seen = json.loads(weir("replay", first["limits"], "--json", FOLDER / "friends.log").out)
+    check.equal(seen["denied"], 0, "nor does replay")
+    check.contains(told["replay"][0], f"--limit 'gentle={first['limits']}'", "its replay")
+    check.equal(len({it["name"] for it in told["suggestions"]}), len(told["suggestions"]), "each has a name of its own")
+    check.contains(page.read_text(), "the others mostly deny keys that get good answers", "page: why")
+    burst = [Row((HOURS - 1) * 3600 + i / 100, f"192.0.2.{i % 2 + 90}") for i in range(4000)]
+    told = suggest(check, write("burst.log", [*rows, *burst]))[0]["suggestions"]
+    check.equal({(it["name"] != "gentle", it["denies_good"]) for it in told}, {(True, True)}, "it would deny somebody, so it is left out")
+    check("gentle" not in [it["name"] for it in suggest(check, SAMPLE)[0]["suggestions"]], "the sample: others deny no friends")
+
+
+TESTS = [test_offer, test_pasted, test_words, test_none, test_spared, test_good, test_gentle]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
