@@ -118,6 +118,23 @@ static void print_most_denied(const struct desk_engine *engine, size_t candidate
     print_rest(engine->tallies[candidate].keys_denied, n);
 }
 
+/* Whom limits in shadow would hurt. */
+static void print_most_shadowed(const struct desk_report *report)
+{
+    const struct desk_engine *engine = report->engine;
+    const struct desk_key *top[DESK_TOP];
+    size_t n = report->shown[0].shadowed ? desk_engine_most_noted(engine, top, DESK_TOP) : 0;
+    struct cli_style style = cli_style_of(stdout);
+    if (n == 0)
+        return;
+    printf("\n%sMost denied, in shadow%s\n", style.bold, style.off);
+    for (size_t i = 0; i < n; i++) {
+        printf("  %10" PRId64 " of %-10" PRId64 " ", *desk_key_noted(engine, top[i]),
+               top[i]->requests);
+        print_key(engine, top[i]);
+    }
+}
+
 /* Whom delays hurt: their requests are allowed, so they are in no list of denials. */
 static void print_most_delayed(const struct desk_engine *engine, size_t candidate, size_t most)
 {
@@ -197,7 +214,6 @@ static void print_shadowed_by(const struct desk_shown *shown)
             printf("    %13" PRId64 "  %s\n", shown->shadowed[i],
                    cli_show_text(shown->parts[i]).text);
     }
-    printf("  To see whom, replay a copy of the file without \"shadow: true\".\n");
 }
 
 static void print_denied_by(const struct desk_shown *shown, const struct desk_tally *tally)
@@ -373,6 +389,7 @@ void replay_print(const struct replay *replay, const struct desk_report *report)
             print_legend();
         }
         print_most_denied(engine, 0, DESK_TOP);
+        print_most_shadowed(report);
         print_most_delayed(engine, 0, DESK_TOP);
     }
     if (!replay->is_trace && engine->requests > 0)

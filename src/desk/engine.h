@@ -48,7 +48,7 @@ struct desk_engine_options {
     bool peaks;                              /* of each key, by cost */
     const char *const *spare;                /* keys or networks; they live as long as the engine */
     size_t spare_count;
-    bool notes;                        /* answers are noted: desk_suspects_note */
+    bool notes;                        /* each key has a number for desk_key_noted */
     const struct desk_engine *answers; /* who is a suspect: suspects.c; NULL: nobody */
 };
 
@@ -74,8 +74,8 @@ struct desk_key {
     bool text_cut : 1;
     bool spared : 1;
     bool suspect : 1; /* nearly every answer refused it: desk_engine_options.answers */
-    /* Then struct desk_peak of DESK_PEAKS if they are wanted, the number of answers that did not
-     * refuse it if they are noted, a mark for each candidate, and the states. */
+    /* Then struct desk_peak of DESK_PEAKS if they are wanted, the number of desk_key_noted if it
+     * is wanted, a mark for each candidate, and the states. */
 };
 
 /* ---- what a candidate did ---- */
@@ -214,6 +214,9 @@ size_t desk_engine_most_hurt(const struct desk_engine *engine, size_t candidate,
 /* The keys that it delayed most. */
 size_t desk_engine_most_delayed(const struct desk_engine *engine, size_t candidate,
                                 const struct desk_key **ret, size_t n);
+/* The keys of which most was noted. */
+size_t desk_engine_most_noted(const struct desk_engine *engine, const struct desk_key **ret,
+                              size_t n);
 /* The keys with most requests. */
 size_t desk_engine_heaviest(const struct desk_engine *engine, const struct desk_key **ret,
                             size_t n);
@@ -281,9 +284,9 @@ static inline struct desk_mark *desk_marks(const struct desk_engine *engine, str
     return (struct desk_mark *)((char *)key + engine->marks_at);
 }
 
-/* Answers that did not refuse a key, in an engine that notes them. */
-static inline int64_t *desk_key_unrefused(const struct desk_engine *engine,
-                                          const struct desk_key *key)
+/* What whoever made the engine counts of a key: answers that did not refuse it (suspects.c), or
+ * requests that limits in shadow would deny (weir replay). */
+static inline int64_t *desk_key_noted(const struct desk_engine *engine, const struct desk_key *key)
 {
     return (int64_t *)((char *)key + engine->notes_at);
 }

@@ -503,7 +503,26 @@ static void html_put_binding(struct weir__buffer *out, const struct desk_shown *
     weir__put_text(out, "</table></div>\n");
 }
 
-static void html_put_shadow(struct weir__buffer *out, const struct desk_shown *shown)
+/* Whom these would deny: the chart does not show it. */
+static void html_put_most_shadowed(struct weir__buffer *out, const struct desk_engine *engine)
+{
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_most_noted(engine, top, DESK_TOP);
+    weir__put_text(out, "<h3>Keys that limits in shadow would deny most</h3><div class=\"wide\">"
+                        "<table><tr><th>key</th><th>would be denied</th><th>requests</th></tr>\n");
+    for (size_t i = 0; i < n; i++) {
+        weir__put_text(out, "<tr><td class=\"key\">");
+        html_put_key(out, engine, top[i]);
+        weir__put_text(out, "</td>");
+        html_put_cell(out, *desk_key_noted(engine, top[i]));
+        html_put_cell(out, top[i]->requests);
+        weir__put_text(out, "</tr>\n");
+    }
+    weir__put_text(out, "</table></div>\n");
+}
+
+static void html_put_shadow(struct weir__buffer *out, const struct desk_engine *engine,
+                            const struct desk_shown *shown)
 {
     if (!shown->shadowed || shown->shadow_denied == 0)
         return;
@@ -518,9 +537,8 @@ static void html_put_shadow(struct weir__buffer *out, const struct desk_shown *s
         html_put_cell(out, shown->shadowed[i]);
         weir__put_text(out, "</tr>\n");
     }
-    weir__put_text(out, "</table></div>\n<p class=\"soft\">The chart and the lists show what was "
-                        "denied. To see whom these would deny, replay a copy of the file without "
-                        "<code>shadow: true</code>.</p>\n");
+    weir__put_text(out, "</table></div>\n");
+    html_put_most_shadowed(out, engine);
 }
 
 static void html_put_candidate(struct weir__buffer *out, const struct desk_report *report, size_t i)
@@ -563,7 +581,7 @@ static void html_put_candidate(struct weir__buffer *out, const struct desk_repor
                       false);
     weir__put_text(out, "</div>\n");
     html_put_binding(out, &report->shown[i], tally);
-    html_put_shadow(out, &report->shown[i]);
+    html_put_shadow(out, engine, &report->shown[i]);
     html_put_worst(out, engine, i, false);
     html_put_worst(out, engine, i, true);
     weir__put_text(out, "</section>\n");

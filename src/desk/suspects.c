@@ -37,7 +37,7 @@ int desk_suspects_note(struct desk_engine *engine, const struct desk_arrival *ar
     struct desk_key *key = desk_keys_get(engine, arrival);
     if (!key)
         return WEIR_ENOMEM;
-    *desk_key_unrefused(engine, key) += !suspects_is_refusal(arrival);
+    *desk_key_noted(engine, key) += !suspects_is_refusal(arrival);
     return 0;
 }
 
@@ -45,7 +45,7 @@ bool desk_suspects_has(const struct desk_engine *answers, const uint64_t hash[2]
 {
     const struct desk_key *key = desk_engine_find(answers, hash);
     return key && key->requests >= DESK_SUSPECT_LEAST &&
-           *desk_key_unrefused(answers, key) <= key->requests / OTHERWISE_ONE_OF;
+           *desk_key_noted(answers, key) <= key->requests / OTHERWISE_ONE_OF;
 }
 
 /* All answers of a log with a filter on the status. */
@@ -80,7 +80,7 @@ int desk_suspects_find(struct desk_suggest *suggest, weir_error *err)
             continue;
         suspects->keys++;
         suspects->some_unrefused |=
-            *desk_key_unrefused(answers, desk_engine_find(answers, key->hash)) > 0;
+            *desk_key_noted(answers, desk_engine_find(answers, key->hash)) > 0;
     }
     if (suspects->keys == (int64_t)whole->keys) /* there is nobody that they differ from */
         suspects->keys = 0;

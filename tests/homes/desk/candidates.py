@@ -425,8 +425,19 @@ def test_shadow(check):
         out = weir("--policies", path, "--report", page, text=combined(some)).out
         check.contains(out, f"  in shadow      {watched['shadow_denied']:10}  ", "shadow: for people")
         check.contains(out, f"  would be denied by (shadow)\n    {told['one']:13}  one\n    {told['two']:13}  two\n", "shadow: by which limits")
-        check.contains(out, '  two\n  To see whom, replay a copy of the file without "shadow: true".\n', "shadow: how to see whom")
-        check.contains(page.read_text(), "To see whom these would deny, replay a copy of the file without <code>shadow: true</code>.", "shadow: the page, too")
+        most = watched["most_shadow_denied"]
+        check.equal(sum(key["denied"] for key in most), watched["shadow_denied"], "shadow: of few keys all are named")
+        check.equal({key["key"]: key["requests"] for key in most}, dict(collections.Counter(ip for _, ip, _, _ in some)), "shadow: their requests")
+        for key in most:
+            check(re.search(rf"^ +{key['denied']} of {key['requests']} +{re.escape(key['key'])}$", out.partition("Most denied, in shadow\n")[2], re.M), f"shadow: {key} for people")
+            check.contains(page.read_text().partition("Keys that limits in shadow would deny most")[2], f"{key['key']}</td><td>{key['denied']}</td><td>{key['requests']}</td>", "shadow: the page, whom")
+        path.write_text(policy % ("", ""), encoding="utf-8")
+        enforced = json.loads(weir("--policies", path, "--json", text=combined(some)).out)
+        check("most_shadow_denied" not in enforced, "shadow: nothing is in shadow, no list")
+        path.write_text((policy % (", shadow: true", "")).replace(", match: {path: /login}", ", match: {path: /none}"), encoding="utf-8")
+        one, path_one = json.loads(weir("--policies", path, "--json", text=combined(some)).out), policy.partition("\n  - {name: two")[0] + "\n"
+        path.write_text(path_one % "", encoding="utf-8")
+        check.equal(one["most_shadow_denied"], json.loads(weir("--policies", path, "--json", text=combined(some)).out)["most_denied"], "shadow: whom it would deny if it were enforced")
         check.contains(out, "(ip; policies have their own)", "policies: whose keys are counted")
         check.contains(page.read_text(), "What would deny, in shadow", "shadow: the page")
         check.contains(page.read_text(), "Keys are counted by ip here, but policies have keys of their own. If yours is an API key, count by it: <code>--key header.x-api-key</code>", "page: whose keys")
