@@ -207,15 +207,12 @@ static int64_t duration_grain_us(int64_t microseconds)
     return 1;
 }
 
-void weir__put_about(struct weir__buffer *buffer, int64_t microseconds)
+static void duration_put_rounded(struct weir__buffer *buffer, int64_t rounded)
 {
-    assert(microseconds >= 0);
-    if (microseconds == 0) {
+    if (rounded == 0) {
         weir__put_text(buffer, "0s");
         return;
     }
-    int64_t grain = duration_grain_us(microseconds);
-    int64_t rounded = weir__div_up(microseconds, grain) * grain;
     if (rounded < 1000000 || rounded >= 60000000) {
         weir__put_duration(buffer, rounded, false);
         return;
@@ -227,4 +224,18 @@ void weir__put_about(struct weir__buffer *buffer, int64_t microseconds)
     else if (hundredths)
         weir__put_format(buffer, ".%d", (int)hundredths / 10);
     weir__put_text(buffer, "s");
+}
+
+void weir__put_about(struct weir__buffer *buffer, int64_t microseconds)
+{
+    int64_t grain = duration_grain_us(microseconds);
+    assert(microseconds >= 0);
+    duration_put_rounded(buffer, weir__div_up(microseconds, grain) * grain);
+}
+
+void weir__put_lasted(struct weir__buffer *buffer, int64_t microseconds)
+{
+    int64_t grain = duration_grain_us(microseconds);
+    assert(microseconds >= 0);
+    duration_put_rounded(buffer, (microseconds + grain / 2) / grain * grain);
 }

@@ -20,6 +20,8 @@ size_t weir__wait_parse(const char *text, size_t len, int64_t *ret_us, const cha
 void weir__put_duration(struct weir__buffer *buffer, int64_t microseconds, bool bare);
 /* Rounded up to about three digits: "1.11s", "2m35s", "0s". */
 void weir__put_about(struct weir__buffer *buffer, int64_t microseconds);
+/* Likewise, rounded to the nearest: how long something was, not how long to wait. */
+void weir__put_lasted(struct weir__buffer *buffer, int64_t microseconds);
 
 /* Seconds with six decimals, `never` for a negative time: what replay and the command line
  * print. */

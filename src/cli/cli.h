@@ -142,6 +142,8 @@ struct cli_span {
     char text[32];
 };
 struct cli_span cli_about(int64_t microseconds);
+/* How long something lasted: likewise, to the nearest; 0 or more. */
+struct cli_span cli_lasted(int64_t microseconds);
 /* A time for people, exact. */
 struct cli_span cli_exact(int64_t microseconds);
 

@@ -125,6 +125,14 @@ struct cli_span cli_about(int64_t microseconds)
     return span;
 }
 
+struct cli_span cli_lasted(int64_t microseconds)
+{
+    struct cli_span span;
+    struct weir__buffer buffer = weir__buffer_over(span.text, sizeof span.text);
+    weir__put_lasted(&buffer, microseconds);
+    return span;
+}
+
 struct cli_style cli_style_of(FILE *stream)
 {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");

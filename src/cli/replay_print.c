@@ -118,6 +118,23 @@ static void print_most_denied(const struct desk_engine *engine, size_t candidate
     print_rest(engine->tallies[candidate].keys_denied, n);
 }
 
+/* Whom limits in shadow would hurt. */
+static void print_most_shadowed(const struct desk_report *report)
+{
+    const struct desk_engine *engine = report->engine;
+    const struct desk_key *top[DESK_TOP];
+    size_t n = report->shown[0].shadowed ? desk_engine_most_noted(engine, top, DESK_TOP) : 0;
+    struct cli_style style = cli_style_of(stdout);
+    if (n == 0)
+        return;
+    printf("\n%sMost denied, in shadow%s\n", style.bold, style.off);
+    for (size_t i = 0; i < n; i++) {
+        printf("  %10" PRId64 " of %-10" PRId64 " ", *desk_key_noted(engine, top[i]),
+               top[i]->requests);
+        print_key(engine, top[i]);
+    }
+}
+
 /* Whom delays hurt: their requests are allowed, so they are in no list of denials. */
 static void print_most_delayed(const struct desk_engine *engine, size_t candidate, size_t most)
 {
@@ -189,7 +206,7 @@ static void print_heaviest(const struct desk_report *report)
 
 static void print_shadowed_by(const struct desk_shown *shown)
 {
-    if (shown->shadow_denied == 0)
+    if (!shown->shadowed || shown->shadow_denied == 0)
         return;
     printf("  would be denied by (shadow)\n");
     for (size_t i = 0; i < shown->part_count; i++) {
@@ -339,7 +356,7 @@ static void print_requests(const struct desk_report *report, bool policies)
            about ? "about " : "", keys, keys == 1 ? "" : "s");
     if (policies)
         printf(" (%s; policies have their own)", cli_show_text(report->key).text);
-    printf(" over %s\n", cli_about(span).text);
+    printf(" over %s\n", cli_lasted(span).text);
     if (engine->spared_requests > 0)
         printf("  spared         %10" PRId64 "  of %" PRId64 " key%s, left out of %s\n",
                engine->spared_requests, engine->spared_keys, engine->spared_keys == 1 ? "" : "s",
@@ -372,6 +389,7 @@ void replay_print(const struct replay *replay, const struct desk_report *report)
             print_legend();
         }
         print_most_denied(engine, 0, DESK_TOP);
+        print_most_shadowed(report);
         print_most_delayed(engine, 0, DESK_TOP);
     }
     if (!replay->is_trace && engine->requests > 0)

@@ -63,6 +63,7 @@ struct suggest_paste {
     struct weir__buffer policy, file; /* an entry, a whole file; or empty */
     struct weir__buffer nginx;        /* lines for http{}, then locations */
     const char *no_nginx;             /* why there is none; NULL: there is */
+    struct weir__buffer why_no_nginx; /* if it names the key */
     weir_error no_policy;             /* likewise; "" */
     struct weir__buffer notes[SUGGEST_NOTES];
     size_t note_count;

@@ -231,7 +231,7 @@ int suggest_input_read(void *context, struct desk_pass *pass, weir_error *err)
         return weir__fail(err, WEIR_ESYSTEM, 0, "standard input: cannot read it again: %s",
                           strerror(errno));
     struct desk_options options = suggest->logs.options;
-    if (pass->profile_count > 0) {
+    if (pass->profile_count > 0 || pass->asked) {
         options.carried = desk_profile_carried;
         options.carried_count = WEIR__COUNT(desk_profile_carried);
     }

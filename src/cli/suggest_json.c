@@ -126,7 +126,7 @@ static void json_put_hurt(struct weir__json *json, const struct desk_suggest *re
         weir__json_put_int(json, "requests", it->hurt[k].requests);
         weir__json_put_int(json, "denied", it->hurt[k].denied);
         weir__json_put_int(json, "answers", profile->answers);
-        weir__json_put_int(json, "good", desk_profile_good(profile));
+        weir__json_put_int(json, "good", profile->good);
         weir__json_put_int(json, "agents", (int64_t)profile->agent_count);
         weir__json_put_bool(json, "more_agents", profile->more_agents);
         weir__json_close(json, '}');

@@ -1,7 +1,7 @@
 /*
- * Lines for nginx: a zone, who is left out, and the limit. Conditions of --where on the path become
- * a location, those on the method a map; what they cannot say is told in a note. Of a log they have
- * only heavy keys that are addresses.
+ * Lines for nginx: a zone, who is left out, and the limit. Paths that --where names become
+ * locations. Other conditions become maps; what these cannot say is told in a note. Of a log the
+ * lines have only heavy keys that are addresses.
  */
 #include "cli/suggest.h"
 
@@ -149,9 +149,9 @@ static const char *nginx_paths(const struct suggest *suggest)
     const char *found = NULL;
     for (size_t i = 0; i < suggest->logs.where.count; i++) {
         const char *text = suggest->logs.where.texts[i], *paths = suggest_path_values(text);
-        if (!paths && strncmp(text, "path!=", 6))
+        if (!paths)
             continue;
-        if (found || !paths)
+        if (found)
             return NULL;
         found = paths;
     }
@@ -167,20 +167,50 @@ static const char *nginx_paths(const struct suggest *suggest)
     return values <= LOCATIONS_MOST ? found : NULL;
 }
 
-/* The condition on the method; NULL: there is none, or it has stars. */
-static const char *nginx_methods(const struct suggest *suggest)
+/* The field of a condition: "header.x-a" of header.x-a!=1. */
+static struct weir__span nginx_field(const char *where)
 {
-    const char *found = NULL;
-    for (size_t i = 0; i < suggest->logs.where.count; i++) {
-        const char *text = suggest->logs.where.texts[i];
-        if (strncmp(text, "method=", 7) && strncmp(text, "method!=", 8))
-            continue;
-        const char *value = strchr(text, '=') + 1;
-        if (found || value[strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ|")])
-            return NULL;
-        found = text;
+    const char *equals = strchr(where, '=');
+    assert(equals && equals > where); /* the reader took it */
+    return (struct weir__span){where, (size_t)(equals - where) - (equals[-1] == '!')};
+}
+
+/* Whether a map can compare with these values: plain ones, with stars only at their ends. */
+static bool nginx_are_plain(const char *values)
+{
+    for (const char *p = values; *p; p++) {
+        bool last = !p[1] || p[1] == '|';
+        if (!isalnum((unsigned char)*p) && !strchr("/_.~-:@|", *p) && !(*p == '*' && last))
+            return false;
     }
-    return found;
+    return true;
+}
+
+/* What a map compares for a condition, which then says in unless= who is left out: the method, a
+ * header field, or a path that has no limit. False: this condition is no map. */
+static bool nginx_put_compared(struct weir__buffer *out, const char *where)
+{
+    struct weir__span field = nginx_field(where);
+    const char *values = strchr(where, '=') + 1;
+    if (weir__span_is(field, "method")) {
+        weir__put_text(out, "$request_method");
+        return values[strspn(values, "ABCDEFGHIJKLMNOPQRSTUVWXYZ|")] == 0;
+    }
+    if (!nginx_are_plain(values))
+        return false;
+    if (!strncmp(where, "path!=/", strlen("path!=/"))) {
+        weir__put_text(out, "$uri");
+        return true;
+    }
+    return suggest_begins(field, "header.") && nginx_put_variable(out, field);
+}
+
+static bool nginx_is_mapped(const char *where)
+{
+    struct weir__buffer compared = weir__buffer_growing();
+    bool mapped = nginx_put_compared(&compared, where);
+    weir__buffer_free(&compared);
+    return mapped;
 }
 
 /* The condition on the status as on= has it: 401,4xx or !2xx. False: there is none, or on= cannot
@@ -214,29 +244,81 @@ static bool nginx_has_status(const struct suggest *suggest)
     return false;
 }
 
-/* Whether these are all conditions that there are. */
-static bool nginx_says_all(const struct suggest *suggest, bool statuses)
+/* The conditions that the lines do not say: " --where ip!=192.0.2.1"; "": they say all. */
+static void nginx_put_unsaid(struct weir__buffer *out, const struct suggest *suggest, bool statuses)
 {
-    size_t said =
-        (nginx_paths(suggest) != NULL) + (nginx_methods(suggest) != NULL) + (statuses ? 1 : 0);
-    return said == suggest->logs.where.count;
+    const char *paths = nginx_paths(suggest);
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i];
+        bool status = weir__span_is(nginx_field(text), "status") && statuses;
+        if (!status && !(paths && suggest_path_values(text)) && !nginx_is_mapped(text))
+            weir__put_format(out, " --where %s", cli_show_text(text).text);
+    }
 }
 
-/* Requests with other methods: their value is not empty. */
-static void nginx_put_map(struct weir__buffer *out, const char *methods,
-                          const struct weir__buffer *name)
+/* The variable of the i-th condition that is a map. */
+static void nginx_put_other(struct weir__buffer *out, const struct weir__buffer *name, size_t i)
 {
-    const char *from = strchr(methods, '=') + 1;
-    bool negated = from[-2] == '!';
-    weir__put_text(out, "map $request_method ");
     nginx_put_own(out, name, "other");
-    weir__put_text(out, negated ? " { default \"\";" : " { default 1;");
-    while (*from) {
-        size_t len = strcspn(from, "|");
-        weir__put_format(out, " %.*s %s;", (int)len, from, negated ? "1" : "\"\"");
-        from += len + (from[len] == '|');
+    if (i > 0)
+        weir__put_format(out, "%zu", i + 1);
+}
+
+/* A value as a map has it. Its texts would be alike in capitals, so what is not a method is an
+ * expression. */
+static void nginx_put_value(struct weir__buffer *out, const char *value, size_t len, bool method)
+{
+    bool star = len > 0 && value[len - 1] == '*';
+    if (method) {
+        weir__put(out, value, len);
+        return;
     }
-    weir__put_text(out, " }\n");
+    weir__put_text(out, len == 1 && star ? "\"~." : "\"~^");
+    for (size_t i = 0; i < len - star; i++)
+        weir__put_format(out, "%s%c", value[i] == '.' ? "\\" : "", value[i]);
+    weir__put_text(out, star ? "\"" : "$\"");
+}
+
+/* Who is not as a condition asks: the value of the map is not empty. */
+static void nginx_put_maps(struct weir__buffer *out, const struct suggest *suggest,
+                           const struct weir__buffer *name)
+{
+    for (size_t i = 0, maps = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i], *from = strchr(text, '=') + 1;
+        bool negated = from[-2] == '!', method = weir__span_is(nginx_field(text), "method");
+        if (!nginx_is_mapped(text))
+            continue;
+        weir__put_text(out, "map ");
+        nginx_put_compared(out, text);
+        weir__put_text(out, " ");
+        nginx_put_other(out, name, maps++);
+        weir__put_text(out, negated ? " { default \"\";" : " { default 1;");
+        while (*from) {
+            size_t len = strcspn(from, "|");
+            weir__put_text(out, " ");
+            nginx_put_value(out, from, len, method);
+            weir__put_text(out, negated ? " 1;" : " \"\";");
+            from += len + (from[len] == '|');
+        }
+        weir__put_text(out, " }\n");
+    }
+}
+
+/* unless=: who is left out, and who is not as --where asks. */
+static void nginx_put_unless(struct weir__buffer *out, const struct suggest *suggest, bool exempt,
+                             const struct weir__buffer *name)
+{
+    size_t maps = 0;
+    if (exempt) {
+        weir__put_text(out, " unless=");
+        nginx_put_own(out, name, "spared");
+    }
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        if (!nginx_is_mapped(suggest->logs.where.texts[i]))
+            continue;
+        weir__put_text(out, maps == 0 && !exempt ? " unless=" : "");
+        nginx_put_other(out, name, maps++);
+    }
 }
 
 /* Who is left out: addresses and networks. False: something else. */
@@ -260,6 +342,62 @@ static bool nginx_put_geo(struct weir__buffer *out, const struct suggest *sugges
 
 /* ---- the limit ---- */
 
+/* Whether a part of the key is a field that only this log has by that name: one of JSON, CSV or
+ * --format. */
+static bool nginx_is_of_log(struct weir__span part)
+{
+    static const char *const others[] = {"key", "status", "bytes", "duration", "agent", "referer"};
+    struct weir__buffer variable = weir__buffer_growing();
+    bool known = nginx_put_variable(&variable, part) || nginx_network_bytes(part) > 0;
+    weir__buffer_free(&variable);
+    for (size_t i = 0; i < WEIR__COUNT(others); i++)
+        known = known || weir__span_is(part, others[i]);
+    for (size_t i = 0; i < part.len; i++)
+        known = known || !(isalnum((unsigned char)part.data[i]) || strchr("_-.", part.data[i]));
+    return !known && part.len > 0;
+}
+
+/* The header field that a field of the log perhaps is: header.x-api-key for my.api_key. */
+static void nginx_put_header(struct weir__buffer *out, struct weir__span part)
+{
+    const char *dot = memrchr(part.data, '.', part.len);
+    size_t from = dot ? (size_t)(dot - part.data) + 1 : 0;
+    bool x = part.len - from > 1 && (part.data[from] | 32) == 'x' &&
+             strchr("_-", part.data[from + 1]) != NULL;
+    weir__put_text(out, x ? "header." : "header.x-");
+    for (size_t i = from; i < part.len; i++) {
+        char c = part.data[i] == '_' ? '-' : (char)tolower((unsigned char)part.data[i]);
+        weir__put(out, &c, 1);
+    }
+}
+
+/* Nor does a proxy send such a field to a policy: both texts would be of no use. */
+static const char *nginx_no_key(const struct suggest *suggest, struct weir__buffer *out)
+{
+    size_t found = suggest->key_count;
+    for (size_t i = 0; i < suggest->key_count && found == suggest->key_count; i++)
+        found = nginx_is_of_log(suggest->key[i]) ? i : found;
+    if (found == suggest->key_count)
+        return "no variable of nginx is such a key; see Keys in docs/NGINX.md";
+    struct weir__span part = suggest->key[found];
+    const char *quote = suggest->key_count > 1 ? "\"" : "";
+    weir__put_format(out,
+                     "no variable of nginx is %.*s, and a proxy sends policies no attribute of "
+                     "that name. If it is a header field, say which: --key %s",
+                     (int)part.len, part.data, quote);
+    for (size_t i = 0; i < suggest->key_count; i++) {
+        weir__put_text(out, i ? ", " : "");
+        if (i == found)
+            nginx_put_header(out, part);
+        else
+            weir__put(out, suggest->key[i].data, suggest->key[i].len);
+    }
+    weir__put_format(out, "%s --field ", quote);
+    nginx_put_header(out, part);
+    weir__put_format(out, "=%.*s. Otherwise see Keys in docs/NGINX.md", (int)part.len, part.data);
+    return out->data;
+}
+
 static bool nginx_has_part(const struct suggest *suggest, const char *name)
 {
     for (size_t i = 0; i < suggest->key_count; i++) {
@@ -272,13 +410,14 @@ static bool nginx_has_part(const struct suggest *suggest, const char *name)
 /* The line weir_limit. NULL, or why there is none. */
 static const char *nginx_put_limit(struct weir__buffer *out, const struct suggest *suggest,
                                    const struct desk_suggestion *it,
-                                   const struct weir__buffer *name, const char *statuses)
+                                   const struct weir__buffer *name, const char *statuses,
+                                   struct weir__buffer *why)
 {
-    const char *wrong = NULL, *methods = nginx_methods(suggest);
+    const char *wrong = NULL;
     struct weir__span header;
     weir__put_text(out, "weir_limit ");
     if (!nginx_put_key(out, suggest, name, it->total))
-        wrong = "no variable of nginx is such a key; see Keys in docs/NGINX.md";
+        wrong = nginx_no_key(suggest, why);
     weir__put_format(out, " zone=%s \"%s\" name=%s", name->data, weir_limit_text(it->limit),
                      name->data);
     if (!it->total && suggest_cost_header(suggest, &header)) {
@@ -288,11 +427,7 @@ static const char *nginx_put_limit(struct weir__buffer *out, const struct sugges
     }
     if (*statuses)
         weir__put_format(out, " on=%s", statuses);
-    weir__put_text(out, it->exempt || methods ? " unless=" : "");
-    if (it->exempt)
-        nginx_put_own(out, name, "spared");
-    if (methods)
-        nginx_put_own(out, name, "other");
+    nginx_put_unless(out, suggest, it->exempt, name);
     weir__put_text(out,
                    !it->total && nginx_has_part(suggest, "user") ? " phase=precontent;\n" : ";\n");
     return wrong;
@@ -334,7 +469,11 @@ static void nginx_put_locations(struct weir__buffer *out, const char *paths, con
             weir__put_text(out, bare == 1 ? "# also with ;x"
                                 : star    ? "# also in capitals and with ;x"
                                           : "# also in capitals, with / at its end and with ;x");
-            weir__put_text(out, "; put it above other locations with ~\nlocation ~* ");
+            weir__put_format(out,
+                             "; put it above other locations with ~\n"
+                             "# nginx prefers location = %.*s and location ^~ %.*s: put this "
+                             "weir_limit into them, too\nlocation ~* ",
+                             (int)bare, paths, (int)bare, paths);
             nginx_put_spellings(out, paths, bare, star);
             weir__put_text(out, " {\n");
         }
@@ -360,11 +499,17 @@ static bool nginx_has_other_user(const struct suggest *suggest)
 static void nginx_put_notes(const struct suggest *suggest, bool total, const char *statuses,
                             struct suggest_paste *paste)
 {
-    if (!nginx_says_all(suggest, *statuses))
-        weir__put_text(suggest_note(paste),
-                       "nginx: these lines do not say all of --where. weir_limit belongs into the "
-                       "location of those requests. Repeat the server's weir_limit there: those of "
-                       "a location replace those of the server.");
+    struct weir__buffer unsaid = weir__buffer_growing();
+    nginx_put_unsaid(&unsaid, suggest, *statuses);
+    if (unsaid.len > 0)
+        weir__put_format(suggest_note(paste),
+                         "nginx: these lines do not say%s. As they are, other requests are "
+                         "limited, too. If those that are meant have a location, put weir_limit "
+                         "only there, and repeat the server's weir_limit: those of a location "
+                         "replace it. Otherwise exempt the others with unless=: see Exemptions in "
+                         "docs/NGINX.md.",
+                         unsaid.data);
+    weir__buffer_free(&unsaid);
     if (*statuses)
         weir__put_format(suggest_note(paste),
                          "nginx: on=%s charges only such answers. Whoever has used up the limit is "
@@ -386,10 +531,10 @@ static void nginx_put_notes(const struct suggest *suggest, bool total, const cha
 void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_paste *paste)
 {
     const struct desk_suggestion *it = &suggest->result->suggestions[i];
-    const char *methods = nginx_methods(suggest), *paths = nginx_paths(suggest);
+    const char *paths = nginx_paths(suggest);
     struct weir__buffer *out = &paste->nginx;
     struct weir__buffer name = weir__buffer_growing(), line = weir__buffer_growing();
-    struct weir__buffer statuses = weir__buffer_growing();
+    struct weir__buffer statuses = weir__buffer_growing(), unsaid = weir__buffer_growing();
     bool by_status = nginx_put_statuses(&statuses, suggest);
     const char *on = by_status ? statuses.data : "";
     suggest_put_name(&name, suggest, i);
@@ -397,16 +542,16 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
     nginx_put_networks(out, suggest, &name);
     if (!it->total && nginx_is_optional(suggest))
         nginx_put_optional(out, suggest, &name);
-    const char *wrong = nginx_put_limit(&line, suggest, it, &name, on);
+    const char *wrong = nginx_put_limit(&line, suggest, it, &name, on, &paste->why_no_nginx);
     if (nginx_has_status(suggest) && !by_status)
         wrong = "on= cannot say which answers these are; see Failures only in docs/NGINX.md";
     if (it->exempt && !nginx_put_geo(out, suggest, it, &name))
         wrong = "geo knows addresses only; see Exemptions in docs/NGINX.md";
-    if (methods)
-        nginx_put_map(out, methods, &name);
-    if (!nginx_says_all(suggest, by_status))
-        weir__put_text(out, "# This is not all of --where. Put weir_limit only into the location "
-                            "of those requests.\n");
+    nginx_put_maps(out, suggest, &name);
+    nginx_put_unsaid(&unsaid, suggest, by_status);
+    if (unsaid.len > 0)
+        weir__put_format(out, "# This does not say%s: as it is, other requests are limited, too.\n",
+                         unsaid.data);
     if (paths) {
         struct weir__buffer each = weir__buffer_growing();
         suggest_put_paths(&each, paths, false);
@@ -422,4 +567,5 @@ void suggest_nginx_make(const struct suggest *suggest, size_t i, struct suggest_
     weir__buffer_free(&name);
     weir__buffer_free(&line);
     weir__buffer_free(&statuses);
+    weir__buffer_free(&unsaid);
 }

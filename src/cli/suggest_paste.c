@@ -569,7 +569,8 @@ void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_
     const struct desk_suggestion *it = &suggest->result->suggestions[i];
     *ret = (struct suggest_paste){.policy = weir__buffer_growing(),
                                   .file = weir__buffer_growing(),
-                                  .nginx = weir__buffer_growing()};
+                                  .nginx = weir__buffer_growing(),
+                                  .why_no_nginx = weir__buffer_growing()};
     if (paste_says_all(suggest, it, ret)) {
         policy_make(suggest, i, ret);
         suggest_nginx_make(suggest, i, ret);
@@ -584,6 +585,7 @@ void suggest_paste_free(struct suggest_paste *paste)
     weir__buffer_free(&paste->policy);
     weir__buffer_free(&paste->file);
     weir__buffer_free(&paste->nginx);
+    weir__buffer_free(&paste->why_no_nginx);
     for (size_t i = 0; i < paste->note_count; i++)
         weir__buffer_free(&paste->notes[i]);
 }

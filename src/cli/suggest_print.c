@@ -56,7 +56,7 @@ static void print_requests(const struct suggest *suggest)
         return;
     printf("  requests       %10" PRId64 "  of %s%" PRId64 " key%s (%s) over %s\n", whole->requests,
            about ? "about " : "", keys, keys == 1 ? "" : "s", suggest->key_text,
-           cli_about(whole->last_us - whole->first_us).text);
+           cli_lasted(whole->last_us - whole->first_us).text);
 }
 
 static void print_part(const char *label, const struct desk_part *part, const char *more)

@@ -10,8 +10,6 @@
 #define FEW_KEYS 10    /* fewer say little */
 #define THIN 0.8       /* of what the goal permits: more leaves little room */
 #define SECOND_US INT64_C(1000000)
-#define MANY 10       /* suspects: fewer can be named */
-#define SLOW 2        /* suspects are not stopped by a limit that lets more than half through */
 #define HEAVY 0.5     /* of all requests: a key that should be known by name */
 #define ONE_PATH 0.95 /* of the requests of a key: nearly all */
 /* Of a path of the log, to be copied into a shell. */
@@ -104,29 +102,58 @@ void suggest_put_suspects(struct weir__buffer *out, const struct desk_suggest *r
         return;
     int64_t from_us = (first->suspect_requests > 0 ? first : second)->suspects_from_us;
     int64_t to_us = (second->suspect_requests > 0 ? second : first)->suspects_to_us;
-    weir__put_format(out, "%" PRId64 " key%s with %" PRId64 " requests and no good answer (", keys,
-                     say_s(keys), requests);
+    weir__put_format(out, "%" PRId64 " key%s with %" PRId64 " requests and %s good answer (", keys,
+                     say_s(keys), requests, result->suspects.some_unrefused ? "hardly a" : "no");
     say_span(out, from_us, to_us);
     weir__put_format(out, "). The goal does not protect %s.", keys == 1 ? "it" : "them");
+}
+
+static bool say_is_nearly_all(const struct desk_vote *vote, int64_t requests)
+{
+    return (double)vote->requests >= ONE_PATH * (double)requests && requests > 0;
+}
+
+/* A path that --where can select, and a shell passes on. */
+static bool say_is_plain(const char *path)
+{
+    return path[0] == '/' && path[strspn(path, PLAIN)] == 0;
+}
+
+/* Suspects that ask for one thing stand out among the requests for it. False: they do not, or these
+ * were selected already. */
+static bool slow_put_where(struct weir__buffer *out, const struct suggest *suggest)
+{
+    const struct desk_asked *asked = &suggest->result->suspects.asked;
+    const char *path = asked->path.text, *method = asked->method.text;
+    if (!say_is_nearly_all(&asked->path, asked->requests) || !say_is_plain(path) ||
+        suggest_selects_path(suggest))
+        return false;
+    bool one = say_is_nearly_all(&asked->method, asked->requests) &&
+               method[strspn(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")] == 0;
+    for (size_t i = 0; i < suggest->logs.where.count; i++)
+        one = one && strncmp(suggest->logs.where.texts[i], "method", strlen("method")) != 0;
+    weir__put_format(out, "%s their requests are %s %s: try --where path=%s",
+                     asked->path.requests == asked->requests ? "All" : "Nearly all",
+                     one ? method : "for", path, path);
+    if (one)
+        weir__put_format(out, " --where method=%s", method);
+    weir__put_text(out, ".");
+    return true;
 }
 
 void suggest_put_slow(struct weir__buffer *out, const struct suggest *suggest)
 {
     const struct desk_suggest *result = suggest->result;
-    int64_t keys = result->suspects.keys, most = 0;
     int64_t requests = result->parts[0].suspect_requests + result->parts[1].suspect_requests;
-    for (size_t i = 0; i < result->count; i++) {
-        const struct desk_suggestion *it = &result->suggestions[i];
-        if (it->meets)
-            most = weir__max(most, it->chosen.suspects_denied + it->outcome.suspects_denied);
-    }
-    if (!result->judged || result->goal.protect > 0 || keys < MANY || SLOW * most >= requests)
+    if (!result->suspects.slow)
         return;
     weir__put_format(out,
-                     "No limit for each %s stops the suspects: each asks only about %" PRId64
-                     " times. Limit each account, or all together (--key \"'all'\"): see "
-                     "docs/LOGIN.md.",
-                     suggest->key_text, requests / keys);
+                     "No limit for each %s was found that keeps the goal and stops the suspects: "
+                     "each asks only about %" PRId64 " times. ",
+                     suggest->key_text, requests / result->suspects.keys);
+    if (!slow_put_where(out, suggest))
+        weir__put_text(out, "Limit each account (docs/LOGIN.md), or all together: --protect RATE, "
+                            "like 60/m.");
 }
 
 void suggest_put_stops(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
@@ -224,11 +251,15 @@ static void why_put_meaning(struct weir__buffer *out, const struct suggest *sugg
 static void why_put_counter(struct weir__buffer *out, const weir_limit *limit)
 {
     for (size_t i = 0; i < limit->count; i++) {
-        if (weir__algorithm_of(&limit->rules[i])->shape == WEIR__SHAPE_PAIR)
-            weir__put_format(
-                out, "Bursts may get up to twice as much, and then wait longer than %s %s. ",
-                limit->rules[i].period_us == 3600 * SECOND_US ? "an" : "a",
-                why_period(limit->rules[i].period_us));
+        const struct weir__rule *rule = &limit->rules[i];
+        const char *period = why_period(rule->period_us);
+        const char *a = rule->period_us == 3600 * SECOND_US ? "an" : "a";
+        if (weir__algorithm_of(rule)->shape == WEIR__SHAPE_PAIR)
+            weir__put_format(out,
+                             "Never more than %" PRId64 " at once; but whoever uses them up at the "
+                             "end of %s %s of the clock gets as many during the next: up to "
+                             "%" PRId64 " within %s %s. ",
+                             rule->count, a, period, 2 * rule->count, a, period);
     }
 }
 
@@ -299,6 +330,9 @@ void suggest_put_why(struct weir__buffer *out, const struct suggest *suggest, si
     if (it->kind == DESK_KIND_BOTH)
         weir__put_text(out, "In the first half, both together stopped more than each alone. ");
     why_put_first(out, it);
+    if (it->gentle)
+        weir__put_text(out, " It is offered because the others mostly deny keys that get good "
+                            "answers: it only stops who asks for far more than these.");
 }
 
 /* ---- what it did ---- */
@@ -341,9 +375,9 @@ static void say_agents(struct weir__buffer *out, const struct desk_profile *key)
     if (key->agent_count == 0)
         return;
     if (2 * most->requests > key->requests)
-        weir__put_format(out, "; %sagent \"%s\"",
+        weir__put_format(out, "; %sagent \"%s%s\"",
                          most->requests < key->requests ? "mostly the " : "",
-                         cli_show_text(most->text).text);
+                         cli_show_text(most->text).text, most->cut ? "…" : "");
     else
         weir__put_format(out, "; %zu%s agents", key->agent_count,
                          key->more_agents ? " or more" : "");
@@ -370,13 +404,15 @@ void suggest_put_heavy_key(struct weir__buffer *out, const struct desk_suggest *
 static void say_path(struct weir__buffer *out, const struct suggest *suggest,
                      const struct desk_profile *key)
 {
-    double part = key->requests > 0 ? (double)key->of_path / (double)key->requests : 0;
-    const char *path = key->path;
-    bool plain = path[0] == '/' && path[strspn(path, PLAIN)] == 0;
-    if (part < ONE_PATH || !plain || suggest_selects_path(suggest))
+    const char *path = key->path.text;
+    if (!say_is_nearly_all(&key->path, key->requests) || !say_is_plain(path) ||
+        suggest_selects_path(suggest))
         return;
-    weir__put_format(out, "; %s for %s: try --where path=%s", suggest_percent(part).text, path,
-                     path);
+    double part = (double)key->path.requests / (double)key->requests;
+    weir__put_format(out,
+                     "; %s for %s: limit it alone with --where path=%s, or leave it out with "
+                     "--where path!=%s",
+                     suggest_percent(part).text, path, path, path);
 }
 
 bool suggest_put_hurt(struct weir__buffer *out, const struct suggest *suggest, size_t i, size_t k)
@@ -394,9 +430,8 @@ bool suggest_put_hurt(struct weir__buffer *out, const struct suggest *suggest, s
     weir__put_format(out, "%s: %" PRId64 " of its %" PRId64 " requests denied in the whole log",
                      cli_show(text.data, text.len).text, hurt->denied, hurt->requests);
     if (profile->answers > 0)
-        weir__put_format(
-            out, "; %s of its answers were good",
-            suggest_percent((double)desk_profile_good(profile) / (double)profile->answers).text);
+        weir__put_format(out, "; %s of its answers were good",
+                         suggest_percent((double)profile->good / (double)profile->answers).text);
     say_agents(out, profile);
     say_path(out, suggest, profile);
     return true;

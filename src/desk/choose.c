@@ -450,6 +450,35 @@ int desk_choose_heavy(struct desk_search *search, bool *ret_added, weir_error *e
     return 0;
 }
 
+/* ---- one that is harmless ---- */
+
+int desk_choose_gentle(const struct desk_search *search, weir_error *err)
+{
+    struct desk_suggestion *it = &search->suggest->gentle;
+    struct choose_pick pick = choose_best(search, DESK_KIND_BUCKET, 0, CHOOSE_TWICE);
+    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    if (!pick.row || choose_outcome(pick)->others_keys_denied > 0)
+        return 0;
+    *it = (struct desk_suggestion){.kind = DESK_KIND_BUCKET, .gentle = true, .roomy = true};
+    it->chosen = *choose_outcome(pick);
+    desk_row_put(&buffer, pick.row, pick.size);
+    return weir_limit_parse(text, &it->limit, err);
+}
+
+bool desk_choose_add_gentle(struct desk_suggest *suggest)
+{
+    bool hurt = suggest->gentle.limit != NULL && suggest->count > 0;
+    for (size_t i = 0; i < suggest->count; i++)
+        hurt = hurt && (suggest->suggestions[i].hurts_people || suggest->suggestions[i].heavy);
+    if (!hurt)
+        return false;
+    assert(suggest->count < DESK_SUGGESTIONS);
+    suggest->suggestions[suggest->count++] = suggest->gentle;
+    suggest->gentle.limit = NULL;
+    return true;
+}
+
 /* ---- their order ---- */
 
 /* What is denied to suspects of the whole log. */
@@ -537,5 +566,5 @@ static const char *choose_kind_name(enum desk_kind kind)
 
 const char *desk_suggestion_name(const struct desk_suggestion *it)
 {
-    return it->strict ? "strict" : choose_kind_name(it->kind);
+    return it->strict ? "strict" : it->gentle ? "gentle" : choose_kind_name(it->kind);
 }

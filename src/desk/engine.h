@@ -48,6 +48,7 @@ struct desk_engine_options {
     bool peaks;                              /* of each key, by cost */
     const char *const *spare;                /* keys or networks; they live as long as the engine */
     size_t spare_count;
+    bool notes;                        /* each key has a number for desk_key_noted */
     const struct desk_engine *answers; /* who is a suspect: suspects.c; NULL: nobody */
 };
 
@@ -72,10 +73,9 @@ struct desk_key {
     uint8_t text_len, text_room;
     bool text_cut : 1;
     bool spared : 1;
-    bool suspect : 1; /* no answer to it was good: desk_engine_options.answers */
-    bool good : 1;    /* it had a good answer; only where answers are noted */
-    /* Then struct desk_peak of DESK_PEAKS if they are wanted, a mark for each candidate, and the
-     * states. */
+    bool suspect : 1; /* nearly every answer refused it: desk_engine_options.answers */
+    /* Then struct desk_peak of DESK_PEAKS if they are wanted, the number of desk_key_noted if it
+     * is wanted, a mark for each candidate, and the states. */
 };
 
 /* ---- what a candidate did ---- */
@@ -146,8 +146,8 @@ struct desk_engine {
     int64_t suspect_keys, suspect_requests;   /* likewise */
     int64_t suspects_from_us, suspects_to_us; /* the first and the last of these */
     /* keys.c */
-    size_t stride;              /* bytes of an entry */
-    size_t marks_at, states_at; /* in an entry */
+    size_t stride;                        /* bytes of an entry */
+    size_t notes_at, marks_at, states_at; /* in an entry */
     size_t state_at[DESK_CANDIDATES_MAX];
     struct desk_key *all; /* the states of candidates that are total; not a key by itself */
     uint64_t *index;      /* open addressing: 32 bits of the hash, entry + 1 */
@@ -214,6 +214,9 @@ size_t desk_engine_most_hurt(const struct desk_engine *engine, size_t candidate,
 /* The keys that it delayed most. */
 size_t desk_engine_most_delayed(const struct desk_engine *engine, size_t candidate,
                                 const struct desk_key **ret, size_t n);
+/* The keys of which most was noted. */
+size_t desk_engine_most_noted(const struct desk_engine *engine, const struct desk_key **ret,
+                              size_t n);
 /* The keys with most requests. */
 size_t desk_engine_heaviest(const struct desk_engine *engine, const struct desk_key **ret,
                             size_t n);
@@ -279,6 +282,13 @@ void desk_tally_end(struct desk_engine *engine, size_t candidate);
 static inline struct desk_mark *desk_marks(const struct desk_engine *engine, struct desk_key *key)
 {
     return (struct desk_mark *)((char *)key + engine->marks_at);
+}
+
+/* What whoever made the engine counts of a key: answers that did not refuse it (suspects.c), or
+ * requests that limits in shadow would deny (weir replay). */
+static inline int64_t *desk_key_noted(const struct desk_engine *engine, const struct desk_key *key)
+{
+    return (int64_t *)((char *)key + engine->notes_at);
 }
 
 static inline void desk_add_saturating(int64_t *sum, int64_t amount)

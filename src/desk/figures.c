@@ -12,6 +12,7 @@ enum figures_by {
     FIGURES_DENIED,
     FIGURES_HURT,
     FIGURES_DELAYED,
+    FIGURES_NOTED,
     FIGURES_REQUESTS,
     FIGURES_SPARED,
     FIGURES_PEAK
@@ -33,6 +34,8 @@ static int64_t figures_weight(const struct figures_order *order, const struct de
         return key->suspect ? 0 : desk_key_mark(order->engine, key, order->which)->denied;
     case FIGURES_DELAYED:
         return desk_key_mark(order->engine, key, order->which)->delayed;
+    case FIGURES_NOTED:
+        return *desk_key_noted(order->engine, key);
     case FIGURES_REQUESTS:
         return key->requests;
     case FIGURES_SPARED:
@@ -91,6 +94,13 @@ size_t desk_engine_most_delayed(const struct desk_engine *engine, size_t candida
 {
     assert(candidate < engine->count);
     return figures_top(&(struct figures_order){engine, FIGURES_DELAYED, candidate}, ret, n);
+}
+
+size_t desk_engine_most_noted(const struct desk_engine *engine, const struct desk_key **ret,
+                              size_t n)
+{
+    assert(engine->options.notes);
+    return figures_top(&(struct figures_order){engine, FIGURES_NOTED, 0}, ret, n);
 }
 
 size_t desk_engine_heaviest(const struct desk_engine *engine, const struct desk_key **ret, size_t n)

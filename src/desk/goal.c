@@ -110,7 +110,7 @@ static bool goal_has_requests(struct desk_suggest *suggest, size_t i)
         desk_goal_advise(suggest, "Use a log of a longer time, or select more with --where.");
         return desk_goal_give_up(suggest, DESK_TOO_SHORT,
                                  "The %s half of the log has only requests of suspects: keys "
-                                 "without a good answer.",
+                                 "that got hardly a good answer.",
                                  goal_part_names[i]);
     }
     desk_goal_advise(suggest, "Spare fewer keys. If nobody at all is to be denied, use "

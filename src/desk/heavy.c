@@ -94,8 +94,7 @@ bool desk_heavy_stops_friend(const struct desk_heavy *heavy, const struct desk_e
     for (size_t i = 0; i < heavy->count; i++) {
         const struct desk_profile *it = &heavy->keys[i].profile;
         const struct desk_key *key = desk_engine_find(engine, it->hash);
-        bool well = it->answers > 0 && 2 * desk_profile_good(it) >= it->answers;
-        if (well && key &&
+        if (desk_profile_is_served(it) && key &&
             2 * (int64_t)desk_key_mark(engine, key, candidate)->denied >= key->requests)
             return true;
     }

@@ -45,6 +45,8 @@ void desk_judge_layout(struct desk_engine *engine)
     size_t at = sizeof(struct desk_key);
     if (engine->options.peaks)
         at += DESK_PEAKS * sizeof(struct desk_peak);
+    engine->notes_at = at;
+    at += engine->options.notes ? sizeof(int64_t) : 0;
     engine->marks_at = at;
     at += engine->count * sizeof(struct desk_mark);
     engine->states_at = at;

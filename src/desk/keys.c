@@ -318,7 +318,6 @@ struct desk_key *desk_keys_get(struct desk_engine *engine, const struct desk_arr
     keys_register(engine, arrival->hash);
     key->spared = desk_spare_has(engine, arrival->key);
     engine->spared_keys += key->spared;
-    key->good = false;
     key->suspect = !key->spared && engine->options.answers &&
                    desk_suspects_has(engine->options.answers, arrival->hash);
     engine->suspect_keys += key->suspect;

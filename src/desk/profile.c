@@ -6,24 +6,21 @@
 
 #include <string.h>
 
-#define BOTH_PARTS 10 /* one request of ten, at least, is in the quieter one */
+#define BOTH_PARTS 10  /* one request of ten, at least, is in the quieter one */
+#define GOOD_BELOW 400 /* a scanner that finds nothing is not served, nor who gets errors */
 
 const int desk_refusals[DESK_REFUSALS] = {401, 403, 429};
-const char *const desk_profile_carried[3] = {"status", "header.user-agent", "path"};
+const char *const desk_profile_carried[4] = {"status", "header.user-agent", "path", "method"};
 
-int64_t desk_profile_good(const struct desk_profile *profile)
+bool desk_profile_is_served(const struct desk_profile *profile)
 {
-    int64_t good = profile->answers;
-    for (size_t i = 0; i < DESK_REFUSALS; i++)
-        good -= profile->refused[i];
-    return good;
+    return profile->answers > 0 && 2 * profile->good >= profile->answers;
 }
 
 bool desk_profile_is_good(const struct desk_profile *profile)
 {
     int64_t few = weir__min(profile->early, profile->requests - profile->early);
-    return profile->answers > 0 && 2 * desk_profile_good(profile) >= profile->answers &&
-           BOTH_PARTS * few >= profile->requests;
+    return desk_profile_is_served(profile) && BOTH_PARTS * few >= profile->requests;
 }
 
 static void profile_note_status(struct desk_profile *it, struct weir__span status)
@@ -32,6 +29,7 @@ static void profile_note_status(struct desk_profile *it, struct weir__span statu
     if (!weir__span_whole(status, 100, 599, &number))
         return;
     it->answers++;
+    it->good += number < GOOD_BELOW;
     for (size_t i = 0; i < DESK_REFUSALS; i++)
         it->refused[i] += number == desk_refusals[i];
 }
@@ -39,6 +37,8 @@ static void profile_note_status(struct desk_profile *it, struct weir__span statu
 static void profile_note_agent(struct desk_profile *it, struct weir__span agent)
 {
     size_t len = agent.len < DESK_HEAVY_TEXT - 1 ? agent.len : DESK_HEAVY_TEXT - 1, i = 0;
+    while (len < agent.len && len > 0 && (agent.data[len] & 0xc0) == 0x80)
+        len--; /* not within a character */
     while (i < it->agent_count &&
            (memcmp(it->agents[i].text, agent.data, len) != 0 || it->agents[i].text[len] != 0))
         i++;
@@ -49,28 +49,32 @@ static void profile_note_agent(struct desk_profile *it, struct weir__span agent)
     if (i == it->agent_count) {
         it->agents[i] = (struct desk_agent){.requests = 0};
         memcpy(it->agents[i].text, agent.data, len);
+        it->agents[i].cut = len < agent.len;
         it->agent_count++;
     }
     it->agents[i].requests++;
 }
 
-/* Each request votes for its path, and against the one that leads. If nearly all have one path, it
- * leads nearly from the beginning. */
-static void profile_note_path(struct desk_profile *it, struct weir__span path)
+static void vote_note(struct desk_vote *it, struct weir__span text)
 {
-    const char *query = memchr(path.data, '?', path.len);
-    path.len = query ? (size_t)(query - path.data) : path.len;
-    bool fits = path.len > 0 && path.len < DESK_HEAVY_TEXT;
-    if (fits && weir__span_is(path, it->path)) {
+    bool fits = text.len > 0 && text.len < DESK_HEAVY_TEXT;
+    if (fits && weir__span_is(text, it->text)) {
         it->votes++;
-        it->of_path++;
+        it->requests++;
     } else if (it->votes > 0) {
         it->votes--;
     } else if (fits) {
-        memcpy(it->path, path.data, path.len);
-        it->path[path.len] = 0;
-        it->votes = it->of_path = 1;
+        memcpy(it->text, text.data, text.len);
+        it->text[text.len] = 0;
+        it->votes = it->requests = 1;
     }
+}
+
+static void vote_note_path(struct desk_vote *it, struct weir__span path)
+{
+    const char *query = memchr(path.data, '?', path.len);
+    path.len = query ? (size_t)(query - path.data) : path.len;
+    vote_note(it, path);
 }
 
 void desk_profile_note(struct desk_profile *it, const struct desk_arrival *arrival)
@@ -85,5 +89,15 @@ void desk_profile_note(struct desk_profile *it, const struct desk_arrival *arriv
     if (desk_arrival_value(arrival, 1, &value))
         profile_note_agent(it, value);
     if (desk_arrival_value(arrival, 2, &value))
-        profile_note_path(it, value);
+        vote_note_path(&it->path, value);
+}
+
+void desk_asked_note(struct desk_asked *it, const struct desk_arrival *arrival)
+{
+    struct weir__span value;
+    it->requests++;
+    if (desk_arrival_value(arrival, 2, &value))
+        vote_note_path(&it->path, value);
+    if (desk_arrival_value(arrival, 3, &value))
+        vote_note(&it->method, value);
 }

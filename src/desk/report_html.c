@@ -74,7 +74,8 @@ static const char html_head[] =
     "print-color-adjust:exact}}\n"
     "h2 code{font-size:inherit}dl{display:grid;gap:4px 14px;margin:8px 0;"
     "grid-template-columns:max-content minmax(0,1fr)}dd{margin:0;overflow-wrap:anywhere}"
-    "dt{color:var(--soft)}pre{margin:0;overflow-x:auto;background:var(--card);padding:6px 8px;"
+    "dt{color:var(--soft)}pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere;background:var(-"
+    "-card);padding:6px 8px;"
     "border-radius:6px;font:13px/1.4 ui-monospace,monospace}\n"
     "</style>\n<title>";
 
@@ -287,6 +288,13 @@ static void html_put_span_fact(struct weir__buffer *out, const char *what, int64
     weir__put_format(out, "</b><span>%s</span></div>", what);
 }
 
+static void html_put_lasted_fact(struct weir__buffer *out, const char *what, int64_t us)
+{
+    weir__put_text(out, "<div><b>");
+    weir__put_lasted(out, us);
+    weir__put_format(out, "</b><span>%s</span></div>", what);
+}
+
 /* Text of several lines; without the last newline. */
 static void html_put_lines(struct weir__buffer *out, const char *text)
 {
@@ -334,6 +342,20 @@ static void html_put_files(struct weir__buffer *out, const struct desk_facts *fa
     }
 }
 
+/* What keys are. A file of policies limits by others than those that are counted here. */
+static void html_put_whose(struct weir__buffer *out, const struct desk_report *report)
+{
+    bool policies = !report->shown[0].limit;
+    weir__put_text(out, policies ? "<br>Keys are counted by "
+                                 : "<br>A key is who is limited: each one has a limit of its own. "
+                                   "Here it is ");
+    html_put_text(out, report->key);
+    weir__put_text(out, policies ? " here, but policies have keys of their own. If yours is an API "
+                                   "key, count by it: <code>--key header.x-api-key</code>. Then "
+                                   "those that were denied most are customers."
+                                 : ".");
+}
+
 static void html_put_beginning(struct weir__buffer *out, const struct desk_report *report)
 {
     const struct desk_engine *engine = report->engine;
@@ -352,10 +374,7 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
         desk_put_time(out, engine->first_us);
         weir__put_text(out, " to ");
         desk_put_time(out, engine->last_us);
-        weir__put_text(out, "<br>A key is who is limited: each one has a limit of its own. Here it "
-                            "is ");
-        html_put_text(out, report->key);
-        weir__put_text(out, ".");
+        html_put_whose(out, report);
     }
     weir__put_text(out, "</p>\n");
     if (report->facts && report->facts->hint[0]) {
@@ -367,8 +386,8 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
     weir__put_text(out, "<div class=\"facts\">");
     html_put_fact(out, "requests", engine->requests, false);
     html_put_fact(out, "keys", keys, about);
-    html_put_span_fact(out, "from the first to the last",
-                       engine->requests > 0 ? engine->last_us - engine->first_us : 0);
+    html_put_lasted_fact(out, "from the first to the last",
+                         engine->requests > 0 ? engine->last_us - engine->first_us : 0);
     if (engine->options.spare_count > 0)
         html_put_fact(out, "requests of keys that are left out", engine->spared_requests, false);
     if (report->facts)
@@ -484,7 +503,26 @@ static void html_put_binding(struct weir__buffer *out, const struct desk_shown *
     weir__put_text(out, "</table></div>\n");
 }
 
-static void html_put_shadow(struct weir__buffer *out, const struct desk_shown *shown)
+/* Whom these would deny: the chart does not show it. */
+static void html_put_most_shadowed(struct weir__buffer *out, const struct desk_engine *engine)
+{
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_most_noted(engine, top, DESK_TOP);
+    weir__put_text(out, "<h3>Keys that limits in shadow would deny most</h3><div class=\"wide\">"
+                        "<table><tr><th>key</th><th>would be denied</th><th>requests</th></tr>\n");
+    for (size_t i = 0; i < n; i++) {
+        weir__put_text(out, "<tr><td class=\"key\">");
+        html_put_key(out, engine, top[i]);
+        weir__put_text(out, "</td>");
+        html_put_cell(out, *desk_key_noted(engine, top[i]));
+        html_put_cell(out, top[i]->requests);
+        weir__put_text(out, "</tr>\n");
+    }
+    weir__put_text(out, "</table></div>\n");
+}
+
+static void html_put_shadow(struct weir__buffer *out, const struct desk_engine *engine,
+                            const struct desk_shown *shown)
 {
     if (!shown->shadowed || shown->shadow_denied == 0)
         return;
@@ -500,6 +538,7 @@ static void html_put_shadow(struct weir__buffer *out, const struct desk_shown *s
         weir__put_text(out, "</tr>\n");
     }
     weir__put_text(out, "</table></div>\n");
+    html_put_most_shadowed(out, engine);
 }
 
 static void html_put_candidate(struct weir__buffer *out, const struct desk_report *report, size_t i)
@@ -542,7 +581,7 @@ static void html_put_candidate(struct weir__buffer *out, const struct desk_repor
                       false);
     weir__put_text(out, "</div>\n");
     html_put_binding(out, &report->shown[i], tally);
-    html_put_shadow(out, &report->shown[i]);
+    html_put_shadow(out, engine, &report->shown[i]);
     html_put_worst(out, engine, i, false);
     html_put_worst(out, engine, i, true);
     weir__put_text(out, "</section>\n");

@@ -89,7 +89,23 @@ static void json_put_denied_by(struct weir__json *json, const struct desk_shown 
     weir__json_close(json, ']');
 }
 
-static void json_put_shadow(struct weir__json *json, const struct desk_shown *shown)
+static void json_put_most_shadowed(struct weir__json *json, const struct desk_engine *engine)
+{
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_most_noted(engine, top, DESK_TOP);
+    weir__json_open(json, "most_shadow_denied", '[');
+    for (size_t i = 0; i < n; i++) {
+        weir__json_open(json, NULL, '{');
+        json_put_key(json, engine, top[i]);
+        weir__json_put_int(json, "requests", top[i]->requests);
+        weir__json_put_int(json, "denied", *desk_key_noted(engine, top[i]));
+        weir__json_close(json, '}');
+    }
+    weir__json_close(json, ']');
+}
+
+static void json_put_shadow(struct weir__json *json, const struct desk_engine *engine,
+                            const struct desk_shown *shown)
 {
     if (!shown->shadowed)
         return;
@@ -104,6 +120,7 @@ static void json_put_shadow(struct weir__json *json, const struct desk_shown *sh
         weir__json_close(json, '}');
     }
     weir__json_close(json, ']');
+    json_put_most_shadowed(json, engine);
 }
 
 static void json_put_delays(struct weir__json *json, const struct desk_tally *tally)
@@ -141,7 +158,7 @@ static void json_put_candidate(struct weir__json *json, const struct desk_report
         weir__json_put_int(json, "memory", tally->memory);
     }
     json_put_denied_by(json, &report->shown[i], tally);
-    json_put_shadow(json, &report->shown[i]);
+    json_put_shadow(json, engine, &report->shown[i]);
     desk_report_put_most(json, engine, i);
     json_put_timeline(json, engine, i);
 }

@@ -18,6 +18,8 @@ int desk_pass_take(const struct desk_pass *pass, const struct desk_arrival *arri
         return 0;
     for (size_t i = 0; i < pass->profile_count; i++)
         desk_profile_note(pass->profiles[i], arrival);
+    if (pass->asked)
+        desk_suspects_ask(pass, arrival);
     if (!pass->engine)
         return 0;
     if (!pass->engine->options.candidates[0].limit) {
@@ -116,6 +118,7 @@ static int suggest_read_whole(struct desk_suggest *suggest, weir_error *err)
                                           .count = 1,
                                           .memory = desk_suggest_quarters(suggest, 1),
                                           .peaks = true,
+                                          .notes = true,
                                           .spare = suggest->options.spare,
                                           .spare_count = suggest->options.spare_count};
     struct desk_part all = {.from_us = INT64_MIN, .to_us = INT64_MAX};
@@ -273,6 +276,8 @@ static int suggest_choose(struct desk_suggest *suggest, struct desk_search *sear
     if (code || suggest->verdict != DESK_SUGGESTED)
         return code;
     code = desk_choose(&searches[0], both ? &searches[1] : NULL, err);
+    if (code == 0 && suggest->goal.protect == 0)
+        code = desk_choose_gentle(&searches[0], err);
     if (code == 0 && suggest->heavy.count > 0)
         code = suggest_offer_strict(suggest, &searches[1], err);
     return code;
@@ -293,6 +298,21 @@ static int suggest_put_in_order(struct desk_suggest *suggest, weir_error *err)
     return changed ? suggest_judge(suggest, err) : 0; /* the engine has its candidates in order */
 }
 
+/* Beside limits that hurt people: one that denies nobody. If the second part says that it does, it
+ * is of no use. */
+static int suggest_offer_gentle(struct desk_suggest *suggest, weir_error *err)
+{
+    if (!desk_choose_add_gentle(suggest))
+        return 0;
+    int code = suggest_judge(suggest, err);
+    if (code || suggest->suggestions[suggest->count - 1].outcome.others_keys_denied == 0)
+        return code;
+    desk_engine_free(suggest->judged); /* before its limit */
+    suggest->judged = NULL;
+    suggest_drop_last(suggest);
+    return suggest_judge(suggest, err);
+}
+
 static int suggest_run(struct desk_suggest *suggest, weir_error *err)
 {
     int code = suggest_read_whole(suggest, err);
@@ -310,7 +330,11 @@ static int suggest_run(struct desk_suggest *suggest, weir_error *err)
     if (code == 0)
         code = desk_hurt_find(suggest, err);
     if (code == 0)
+        code = suggest_offer_gentle(suggest, err);
+    if (code == 0)
         code = suggest_put_in_order(suggest, err);
+    if (code == 0)
+        code = desk_suspects_look(suggest, err);
     if (code == 0)
         desk_goal_conclude(suggest);
     return code;
@@ -336,6 +360,7 @@ void desk_suggest_free(struct desk_suggest *suggest)
     desk_engine_free(suggest->whole);
     desk_engine_free(suggest->suspects.hidden);
     desk_engine_free(suggest->judged); /* before its limits */
+    weir_limit_free(suggest->gentle.limit);
     for (size_t i = 0; i < DESK_SUGGESTIONS; i++)
         weir_limit_free(suggest->suggestions[i].limit);
     free(suggest);

@@ -21,7 +21,7 @@
 
 #include "desk/engine.h"
 
-#define DESK_SUGGESTIONS 4
+#define DESK_SUGGESTIONS 5
 #define DESK_PERCENTILES 5
 #define DESK_MILLION INT64_C(1000000)
 
@@ -104,35 +104,49 @@ struct desk_share {
 #define DESK_REFUSALS 3    /* statuses: 401, 403, 429 */
 
 extern const int desk_refusals[DESK_REFUSALS];
-/* What must be carried for desk_profile_note. */
-extern const char *const desk_profile_carried[3];
+/* What must be carried for desk_profile_note and desk_asked_note. */
+extern const char *const desk_profile_carried[4];
 
 struct desk_agent {
     char text[DESK_HEAVY_TEXT]; /* its beginning */
+    bool cut;
+    int64_t requests;
+};
+
+/* The text that most requests have: each request votes for its own, and against the one that leads.
+ * If nearly all have one text, it leads nearly from the beginning. */
+struct desk_vote {
+    char text[DESK_HEAVY_TEXT];
+    int64_t requests; /* at least so many have it */
+    int64_t votes;    /* of requests that were seen */
+};
+
+/* What several keys asked for. */
+struct desk_asked {
+    struct desk_vote path, method;
     int64_t requests;
 };
 
 /* What the whole log says about a key. */
 struct desk_profile {
     uint64_t hash[2];
-    int64_t requests, answers; /* answers: lines with a status */
+    int64_t requests, answers, good; /* answers: lines with a status; good ones are below 400 */
     int64_t refused[DESK_REFUSALS];
     struct desk_agent agents[DESK_AGENTS];
     size_t agent_count;
     bool more_agents;
-    char path[DESK_HEAVY_TEXT]; /* if nearly all its requests have one path: that one */
-    int64_t of_path;            /* at least so many requests have it */
-    int64_t votes;              /* for the path, of requests that were seen */
-    int64_t middle_us, early;   /* when the second part begins; its requests before that */
+    struct desk_vote path;    /* if nearly all its requests have one path: that one */
+    int64_t middle_us, early; /* when the second part begins; its requests before that */
 };
 
-/* Its answers that were none of desk_refusals. */
-int64_t desk_profile_good(const struct desk_profile *profile);
+/* Whether most of its answers are good. */
+bool desk_profile_is_served(const struct desk_profile *profile);
 /* Whether it asks in both parts, and most of its answers are good: it was there before, and served.
  * Of a key that only comes in one part nobody knows what it is. */
 bool desk_profile_is_good(const struct desk_profile *profile);
 /* Counts an arrival of the whole log, if it is of this key. */
 void desk_profile_note(struct desk_profile *profile, const struct desk_arrival *arrival);
+void desk_asked_note(struct desk_asked *asked, const struct desk_arrival *arrival);
 
 #define DESK_HURT 8 /* of each suggestion */
 
@@ -152,6 +166,7 @@ struct desk_suggestion {
     bool strict;                 /* it suits all others than the keys that are left out */
     bool heavy;                  /* strict, and these are the heavy ones, not those to be spared */
     bool first_or_none;          /* a strict one that others equal, unless they stop a friend */
+    bool gentle;                 /* denied nobody in the first part: desk_choose_gentle */
     int64_t would_deny;          /* then: of their requests in the first part */
     bool roomy;                  /* half of it would not have denied more keys */
     struct desk_outcome chosen;  /* in the first part */
@@ -185,7 +200,7 @@ struct desk_heavy {
     size_t count;
 };
 
-/* ---- suspects (suspects.c): keys without a good answer, which the goal does not protect ---- */
+/* ---- suspects (suspects.c): keys that are nearly always refused; no goal protects them ---- */
 
 #define DESK_SUSPECT_LEAST 5 /* requests: with fewer it may be a mistyped password */
 
@@ -195,7 +210,10 @@ struct desk_suspects {
     struct desk_engine *hidden;        /* of a log with a filter on the status: all answers */
     const struct desk_engine *answers; /* says who is one; NULL: nobody is */
     int64_t keys;                      /* suspects of the whole log */
+    bool some_unrefused;               /* one of them had an answer that did not refuse it */
     bool forgotten;                    /* too many keys for the memory, so nobody is one */
+    bool slow;                         /* they are many, and no suggestion stops them */
+    struct desk_asked asked;           /* then: what they asked for */
 };
 
 struct desk_suggest {
@@ -208,6 +226,7 @@ struct desk_suggest {
     struct desk_candidate candidates[DESK_SUGGESTIONS];
     struct desk_suggestion suggestions[DESK_SUGGESTIONS];
     size_t count;
+    struct desk_suggestion gentle; /* for the case that all others hurt people; may have no limit */
     struct desk_part parts[2];
     int64_t peaks[DESK_PEAKS][DESK_PERCENTILES];
     size_t peak_count; /* spans that the log is long enough for */
@@ -223,7 +242,7 @@ int desk_suggest(const struct desk_suggest_options *options, struct desk_suggest
                  weir_error *err);
 void desk_suggest_free(struct desk_suggest *suggest);
 
-/* The name of a suggestion: "bucket", "window", "strict". */
+/* The name of a suggestion: "bucket", "window", "strict", "gentle". */
 const char *desk_suggestion_name(const struct desk_suggestion *it);
 
 /* ---- one pass ---- */
@@ -235,8 +254,9 @@ struct desk_pass {
     int number;                           /* from 1 */
     struct desk_profile *const *profiles; /* keys to look at closely */
     size_t profile_count;
-    bool answers;      /* good answers are noted */
-    bool every_status; /* without the filter on the status */
+    struct desk_asked *asked; /* what suspects ask for; NULL: it is not noted */
+    bool answers;             /* good answers are noted */
+    bool every_status;        /* without the filter on the status */
 };
 
 int desk_pass_take(const struct desk_pass *pass, const struct desk_arrival *arrival);
@@ -286,6 +306,11 @@ bool desk_search_keeps(const struct desk_search *search, const struct desk_outco
 /* choose.c: the suggestions, from what was tried. `other`: the same with the spared keys left out;
  * may be NULL. */
 int desk_choose(struct desk_search *search, struct desk_search *other, weir_error *err);
+/* Keeps one in suggest->gentle that denied nobody in the first part. */
+int desk_choose_gentle(const struct desk_search *search, weir_error *err);
+/* Adds it, if all others hurt people; the one without heavy keys does not count, because it is only
+ * for those who leave these out. True: it was added. */
+bool desk_choose_add_gentle(struct desk_suggest *suggest);
 /* Adds the strict window that leaves the heavy keys out, if it is far stricter than the one that
  * was chosen, or if there are suspects. *ret_added: it was added. */
 int desk_choose_heavy(struct desk_search *search, bool *ret_added, weir_error *err);
@@ -327,6 +352,10 @@ bool desk_heavy_stops_friend(const struct desk_heavy *heavy, const struct desk_e
 int desk_suspects_note(struct desk_engine *engine, const struct desk_arrival *arrival);
 /* Who is one, once the whole log was read. */
 int desk_suspects_find(struct desk_suggest *suggest, weir_error *err);
+/* Of suspects that no suggestion stops: what they asked for. */
+int desk_suspects_look(struct desk_suggest *suggest, weir_error *err);
+/* Notes what a suspect asked for. */
+void desk_suspects_ask(const struct desk_pass *pass, const struct desk_arrival *arrival);
 
 /* hurt.c: whom the suggestions deny that is no suspect, in the whole log. */
 int desk_hurt_find(struct desk_suggest *suggest, weir_error *err);

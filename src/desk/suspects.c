@@ -1,17 +1,23 @@
 /*
- * Suspects: keys that asked several times, and every answer refused them: 401, 403 or 429. An
- * attack from many addresses looks like this. A goal must not protect them, so they are left out of
- * it. Who had one good answer in the whole log is none, nor who is to be spared.
+ * Suspects: keys that asked several times, and nearly every answer refused them: 401, 403 or 429.
+ * An attack from many addresses looks like this. One guess of many may succeed: that must not hide
+ * the attack. A goal must not protect suspects, so they are left out of it. Of all other answers a
+ * suspect has at most one of twenty in the whole log: also of 404, which may be a link that is
+ * broken, and of 5xx, which are the server's fault. Who is to be spared is none.
  *
- * What holds: without a status in the log nobody is one. A filter on the status hides good answers:
- * then the log is read once more without this filter. Where all keys are like this, nobody is one.
- * If keys had to be forgotten, their good answers were, too: then nobody is one.
+ * What holds: without a status in the log nobody is one. A filter on the status hides answers: then
+ * the log is read once more without this filter. Where all keys are like this, nobody is one. If
+ * keys had to be forgotten, their answers were, too: then nobody is one.
  */
 #include "desk/suggest.h"
 
 const char *const desk_suspects_carried[1] = {"status"};
 
-/* A line without a readable status says nothing: it is taken for a good answer. */
+#define OTHERWISE_ONE_OF 20 /* answers; so with fewer requests every answer must refuse */
+#define MANY 10             /* fewer can be named */
+#define SLOW 2              /* a limit that lets more than half through does not stop them */
+
+/* A line without a readable status says nothing: it is taken for an answer that refuses nobody. */
 static bool suspects_is_refusal(const struct desk_arrival *arrival)
 {
     struct weir__span status;
@@ -31,14 +37,15 @@ int desk_suspects_note(struct desk_engine *engine, const struct desk_arrival *ar
     struct desk_key *key = desk_keys_get(engine, arrival);
     if (!key)
         return WEIR_ENOMEM;
-    key->good = key->good || !suspects_is_refusal(arrival);
+    *desk_key_noted(engine, key) += !suspects_is_refusal(arrival);
     return 0;
 }
 
 bool desk_suspects_has(const struct desk_engine *answers, const uint64_t hash[2])
 {
     const struct desk_key *key = desk_engine_find(answers, hash);
-    return key && !key->good && key->requests >= DESK_SUSPECT_LEAST;
+    return key && key->requests >= DESK_SUSPECT_LEAST &&
+           *desk_key_noted(answers, key) <= key->requests / OTHERWISE_ONE_OF;
 }
 
 /* All answers of a log with a filter on the status. */
@@ -46,8 +53,10 @@ static int suspects_read_hidden(struct desk_suggest *suggest, weir_error *err)
 {
     static const struct desk_candidate nobody = {.name = "nobody"};
     const struct desk_part all = {.from_us = INT64_MIN, .to_us = INT64_MAX};
-    struct desk_engine_options options = {
-        .candidates = &nobody, .count = 1, .memory = desk_suggest_quarters(suggest, 1)};
+    struct desk_engine_options options = {.candidates = &nobody,
+                                          .count = 1,
+                                          .memory = desk_suggest_quarters(suggest, 1),
+                                          .notes = true};
     int code = desk_engine_make(&options, &suggest->suspects.hidden, err);
     if (code)
         return code;
@@ -67,10 +76,43 @@ int desk_suspects_find(struct desk_suggest *suggest, weir_error *err)
     suspects->forgotten = answers->forgotten > 0;
     for (size_t i = 0; i < whole->entries && !suspects->forgotten; i++) {
         const struct desk_key *key = desk_engine_key(whole, i);
-        suspects->keys += key && !key->spared && desk_suspects_has(answers, key->hash);
+        if (!key || key->spared || !desk_suspects_has(answers, key->hash))
+            continue;
+        suspects->keys++;
+        suspects->some_unrefused |=
+            *desk_key_noted(answers, desk_engine_find(answers, key->hash)) > 0;
     }
     if (suspects->keys == (int64_t)whole->keys) /* there is nobody that they differ from */
         suspects->keys = 0;
     suspects->answers = suspects->keys > 0 ? answers : NULL;
     return 0;
+}
+
+/* Whether there are many, and no suggestion denies half of what they ask for. */
+static bool suspects_are_slow(const struct desk_suggest *suggest)
+{
+    const struct desk_part *parts = suggest->parts;
+    int64_t most = 0, requests = parts[0].suspect_requests + parts[1].suspect_requests;
+    for (size_t i = 0; i < suggest->count; i++) {
+        const struct desk_suggestion *it = &suggest->suggestions[i];
+        most = weir__max(most, it->chosen.suspects_denied + it->outcome.suspects_denied);
+    }
+    return suggest->judged && suggest->goal.protect == 0 && suggest->suspects.keys >= MANY &&
+           SLOW * most < requests;
+}
+
+void desk_suspects_ask(const struct desk_pass *pass, const struct desk_arrival *arrival)
+{
+    const struct desk_suggest *suggest = pass->suggest;
+    const struct desk_key *key = desk_engine_find(suggest->whole, arrival->hash);
+    if (key && !key->spared && desk_suspects_has(suggest->suspects.answers, arrival->hash))
+        desk_asked_note(pass->asked, arrival);
+}
+
+int desk_suspects_look(struct desk_suggest *suggest, weir_error *err)
+{
+    const struct desk_part all = {.from_us = INT64_MIN, .to_us = INT64_MAX};
+    const struct desk_pass pass = {.asked = &suggest->suspects.asked};
+    suggest->suspects.slow = suspects_are_slow(suggest);
+    return suggest->suspects.slow ? desk_suggest_read(suggest, &all, pass, err) : 0;
 }

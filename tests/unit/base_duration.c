@@ -137,6 +137,32 @@ static void test_seconds(void)
     seconds(WEIR_NEVER, "never");
 }
 
+/* A wait is never said too short; how long something was is said as it was. */
+static void rounds(int64_t us, const char *about, const char *lasted)
+{
+    char text[64];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_about(&buffer, us);
+    CHECK_TEXT(text, about);
+    buffer = weir__buffer_over(text, sizeof text);
+    weir__put_lasted(&buffer, us);
+    CHECK_TEXT(text, lasted);
+}
+
+static void test_rounded(void)
+{
+    rounds(0, "0s", "0s");
+    rounds(1, "1us", "1us");
+    rounds(1234567, "1.24s", "1.23s");
+    rounds(59960000, "1m", "1m");
+    rounds(INT64_C(3600500000) - 1, "1h1s", "1h");
+    rounds(INT64_C(3600500000), "1h1s", "1h1s");
+    rounds(INT64_C(86400500000), "1d1m", "1d");
+    rounds(INT64_C(172801000000), "2d1m", "2d");
+    rounds(INT64_C(86399600000), "1d", "1d");
+    rounds(INT64_C(604801000000), "1w1h", "1w");
+}
+
 int main(void)
 {
     test_units();
@@ -146,5 +172,6 @@ int main(void)
     test_stops();
     test_print();
     test_seconds();
+    test_rounded();
     return test_report();
 }

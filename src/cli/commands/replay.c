@@ -132,6 +132,7 @@ static int decide(void *context, const struct desk_arrival *arrival, weir_error 
 {
     struct replay *replay = context;
     weir_decision decisions[DESK_CANDIDATES_MAX];
+    int64_t shadowed = replay->shown[0].shadow_denied;
     int code = 0;
     if (replay->policies)
         code = replay_policies_take(replay, arrival, decisions, err);
@@ -141,6 +142,8 @@ static int decide(void *context, const struct desk_arrival *arrival, weir_error 
         code = desk_engine_take(replay->engine, arrival, replay->decisions ? decisions : NULL);
     if (code == 0 && replay->store)
         code = desk_engine_note(replay->engine, arrival, decisions);
+    if (code == 0 && replay->shown[0].shadow_denied > shadowed)
+        ++*desk_key_noted(replay->engine, desk_engine_find(replay->engine, arrival->hash));
     if (code == 0 && replay->decisions)
         code = decisions_put(replay, arrival, decisions);
     return code;
@@ -448,6 +451,7 @@ static int replay_make_engine(struct replay *replay)
                                           .count = replay->count,
                                           .wait_us = replay->wait_us,
                                           .memory = replay->logs.memory,
+                                          .notes = replay->shown[0].shadowed != NULL,
                                           .spare = replay->spare.texts,
                                           .spare_count = replay->spare.count};
     if (has_half_store(replay))

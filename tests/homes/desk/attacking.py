@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weir suggest on a log with an attack from many addresses: keys without a good answer are suspects, which the goal does not protect. A limit that
+"""weir suggest on a log with an attack from many addresses: keys that are nearly always refused are suspects, which the goal does not protect. A limit that
 stops them comes first, also if an office is to be spared.
 
     tests/homes/desk/attacking.py [NAME …]
@@ -22,6 +22,7 @@ from lib import checks, weir_server
 T = 1794787200  # 2026-11-16T00:00:00Z
 OFFICE = "192.0.2.10"
 CLIENTS, ATTACKERS, GUESSES = 200, 40, 50
+ALL_LOGIN = "All their requests are POST /login: try"
 LOGIN = ("--where", "path=/login", "--where", "method=POST")
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="weir-attack-"))
 atexit.register(shutil.rmtree, FOLDER, True)
@@ -134,8 +135,9 @@ def test_office(check):
     out = " ".join(weir("suggest", path, *LOGIN).stdout.split())
     check.contains(out, f"whom it hurts {words}", "terminal")
     check.contains(html.unescape(page.read_text()), words, "page")
-    check("try --where path" not in out, "the path is selected already")
-    check.contains(" ".join(weir("suggest", path).stdout.split()), f"3 agents; 100.0% for /login: try --where path=/login", "without --where: what it asks for")
+    check("with --where path" not in out, "the path is selected already")
+    check.contains(" ".join(weir("suggest", path).stdout.split()), "3 agents; 100.0% for /login: limit it alone with --where path=/login, or leave it out with --where path!=/login",
+                   "without --where: what it asks for, and that it need not be limited")
 
 
 def test_words(check):
@@ -169,7 +171,7 @@ def test_status(check):
 
 
 def test_none(check):
-    """Nobody is a suspect: with one good answer, with few requests, without a status, if all keys are like this, if keys were forgotten, if it is spared."""
+    """Nobody is a suspect: with good answers, with few requests, without a status, if all keys are like this, if keys were forgotten, if it is spared."""
     check.equal(suggest(check, shop("fine.log", [21.1], 200), *LOGIN)["suspects"], 0, "good answers")
     check.equal(suggest(check, shop("odd.log", [21.1], 404), *LOGIN)["suspects"], 0, "404 is no refusal")
     path = shop("late.log", [21.1])
@@ -197,6 +199,23 @@ def test_none(check):
     check.equal(suggest(check, path, huge, *LOGIN, "--memory", "4m")["suspects"], 0, "keys were forgotten, and their good answers")
 
 
+def test_lucky(check):
+    """A guess that succeeds hides no attack: suspects may have one other answer of twenty, whatever it is, but no more. Who asks less may have none."""
+    draw = random.Random(checks.seed())
+    for guesses, others, status, suspect in ((50, 2, 302, True), (50, 3, 302, False), (20, 1, 200, True), (19, 1, 200, False), (5, 0, 200, True), (40, 3, 404, False), (40, 3, 503, False)):
+        rows = [*clients(draw), *office(draw)]
+        for i in range(ATTACKERS):
+            rows += [Row(21.1 * 3600 + draw.uniform(0, 720), f"203.0.113.{i + 1}", 401 if n >= others else status) for n in range(guesses)]
+        path, name = FOLDER / "lucky.log", f"{others} of {guesses} with {status}"
+        path.write_text("".join(line(row) for row in sorted(rows)))
+        told = suggest(check, path, *LOGIN)
+        check.equal(told["suspects"], ATTACKERS if suspect else 0, name)
+        words = f"{ATTACKERS} keys with {ATTACKERS * guesses} requests and {'hardly a' if others else 'no'} good answer ("
+        check.equal(words in " ".join(weir("suggest", path, *LOGIN).stdout.split()), suspect, f"{name}: what is said")
+        if suspect and guesses == 50:
+            check(told["suggestions"][0]["meets_goal"] and of_suspects(told, told["suggestions"][0]) > 0.5, f"{name}: the first limit stops them")
+
+
 def test_requests(check):
     """A goal in requests does not protect them either, and no advice says so."""
     path = shop("late.log", [21.1])
@@ -213,15 +232,32 @@ def test_slow(check):
     slow = [Row(draw.uniform(13, 19) * 3600, f"203.0.113.{i + 1}", 401) for i in range(ATTACKERS) for _ in range(6)]
     path = FOLDER / "slow.log"
     path.write_text("".join(line(row) for row in sorted([*clients(draw), *office(draw), *slow])))
-    words = "No limit for each ip stops the suspects: each asks only about 6 times. Limit each account, or all together (--key \"'all'\"): see docs/LOGIN.md."
-    for log, said in ((path, words), (shop("fast.log", [21.1]), None)):
-        told = suggest(check, log, *LOGIN, "--report", page)
-        check.equal(told["suspects_hint"], said, f"{log.name}: for machines")
-        out = " ".join(weir("suggest", log, *LOGIN).stdout.split())
-        check.equal((words in out, words in html.unescape(page.read_text())), (bool(said), bool(said)), f"{log.name}: terminal, page")
+    start = "No limit for each ip was found that keeps the goal and stops the suspects: each asks only about 6 times."
+    rest = "Limit each account (docs/LOGIN.md), or all together: --protect RATE, like 60/m."
+    for log, where, said in ((path, LOGIN, f"{start} {rest}"), (path, [], f"{start} {ALL_LOGIN} --where path=/login --where method=POST."),
+                             (path, LOGIN[2:], f"{start} All their requests are for /login: try --where path=/login."), (shop("fast.log", [21.1]), LOGIN, None)):
+        told = suggest(check, log, *where, "--report", page)
+        check.equal(told["suspects_hint"], said, f"{log.name} {where}: for machines")
+        out = " ".join(weir("suggest", log, *where).stdout.split())
+        check.equal((start in out, start in html.unescape(page.read_text())), (bool(said), bool(said)), f"{log.name}: terminal, page")
+    told = suggest(check, path, *LOGIN, "--protect", "60/m")
+    check(told["suggestions"][0]["meets_goal"] and told["suspects_hint"] is None, "what the hint names leads to a limit")
 
 
-TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_requests, test_slow]
+def test_printed(check):
+    """No hint beside a limit that stops suspects, though it misses the goal: the hint would say that there is none."""
+    draw, path = random.Random(checks.seed()), FOLDER / "printed.log"
+    rows = [*clients(draw), *attack(draw, 21.1)]
+    for i in range(30):  # busy customers, only on the second half
+        rows += [Row(20 * 3600 + 40 * n, f"192.0.2.{i + 1}", 302) for n in range(60)]
+    path.write_text("".join(line(row) for row in sorted(rows)))
+    told = suggest(check, path, *LOGIN)
+    stopping = [it for it in told["suggestions"] if of_suspects(told, it) >= 0.5]
+    check(stopping and not any(it["meets_goal"] for it in stopping), f"those that stop the attack miss the goal: {[it['limits'] for it in stopping]}")
+    check.equal(told["suspects_hint"], None, "a limit that is printed stops them")
+
+
+TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_lucky, test_requests, test_slow, test_printed]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

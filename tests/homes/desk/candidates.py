@@ -307,6 +307,12 @@ def test_times(check):
             check.equal((sum(timeline["allowed"]), sum(timeline["denied"])), (told["allowed"], told["denied"]), f"up to {most} s, {ordered}: all")
             check(len(timeline["allowed"]) <= 480 and timeline["start"] <= told["first"] <= told["last"] < timeline["start"] + timeline["span"],
                   f"up to {most} s, {ordered}: the span {timeline['start']} {timeline['span']}")
+    with tempfile.TemporaryDirectory(prefix="weir-desk-") as folder:
+        page = pathlib.Path(folder) / "page.html"
+        for seconds, said in ((86400.5, "1d"), (172801, "2d"), (3600.4, "1h")):
+            out = weir("token-bucket 1/s", "--report", page, text=f"0,a\n{seconds},b\n".encode()).out
+            check.contains(out, f" over {said}\n", "a span is not rounded up as a wait is")
+            check.contains(page.read_text(), f"<b>{said}</b><span>from the first to the last", "nor on the page")
 
 
 def test_follow(check):
@@ -419,8 +425,23 @@ def test_shadow(check):
         out = weir("--policies", path, "--report", page, text=combined(some)).out
         check.contains(out, f"  in shadow      {watched['shadow_denied']:10}  ", "shadow: for people")
         check.contains(out, f"  would be denied by (shadow)\n    {told['one']:13}  one\n    {told['two']:13}  two\n", "shadow: by which limits")
+        most = watched["most_shadow_denied"]
+        check.equal(sum(key["denied"] for key in most), watched["shadow_denied"], "shadow: of few keys all are named")
+        check.equal({key["key"]: key["requests"] for key in most}, dict(collections.Counter(ip for _, ip, _, _ in some)), "shadow: their requests")
+        for key in most:
+            check(re.search(rf"^ +{key['denied']} of {key['requests']} +{re.escape(key['key'])}$", out.partition("Most denied, in shadow\n")[2], re.M), f"shadow: {key} for people")
+            check.contains(page.read_text().partition("Keys that limits in shadow would deny most")[2], f"{key['key']}</td><td>{key['denied']}</td><td>{key['requests']}</td>", "shadow: the page, whom")
+        path.write_text(policy % ("", ""), encoding="utf-8")
+        enforced = json.loads(weir("--policies", path, "--json", text=combined(some)).out)
+        check("most_shadow_denied" not in enforced, "shadow: nothing is in shadow, no list")
+        path.write_text((policy % (", shadow: true", "")).replace(", match: {path: /login}", ", match: {path: /none}"), encoding="utf-8")
+        one, path_one = json.loads(weir("--policies", path, "--json", text=combined(some)).out), policy.partition("\n  - {name: two")[0] + "\n"
+        path.write_text(path_one % "", encoding="utf-8")
+        check.equal(one["most_shadow_denied"], json.loads(weir("--policies", path, "--json", text=combined(some)).out)["most_denied"], "shadow: whom it would deny if it were enforced")
         check.contains(out, "(ip; policies have their own)", "policies: whose keys are counted")
         check.contains(page.read_text(), "What would deny, in shadow", "shadow: the page")
+        check.contains(page.read_text(), "Keys are counted by ip here, but policies have keys of their own. If yours is an API key, count by it: <code>--key header.x-api-key</code>", "page: whose keys")
+        check("each one has a limit of its own" not in page.read_text(), "page: keys of policies are others")
         policy = "version: 1\npolicies:\n  - {name: keyed, match: {path: /login}, key: customer, missing: deny%s, limit: fixed-window 3/m}\n  - {name: other, match: {path: /login}, allow: [{path: '*'}], key: ip%s, limit: fixed-window 1/m}\n"
         alone, watched = replay("", ""), replay(", shadow: true", "")
         check(alone["denied"] > 0, "shadow: nobody has a key")

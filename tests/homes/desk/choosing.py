@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -244,7 +245,7 @@ def test_nginx(check):
             check.equal(code, 0, f"{where}: nginx takes {it['nginx']!r}: {wrong}")
     for where in ("path=/a*b|/a", "path=*", "path=/a|*"):
         odd = suggest(log, "--where", where, "--deny-keys", "10%")["suggestions"][0]
-        check("location ~" not in odd["nginx"] and any("do not say all of --where" in note for note in odd["notes"]), f"{where}: no location says it: {odd['nginx']}")
+        check("location ~" not in odd["nginx"] and any(f"these lines do not say --where {where}. As they are, other requests are limited, too" in note for note in odd["notes"]), f"{where}: no location says it: {odd['nginx']}")
 
 
 def test_spellings(check):
@@ -305,8 +306,30 @@ def test_other_spellings(check):
         if more:
             check.contains(said, f"{more} more requests have the path in another spelling. These lines limit them, too: --where 'lower(path)=/login|/login/' also counts them.", where)
     check.equal(replay("token-bucket 1/s", log, "--where", "lower(path)=/login|/login/")["requests"], 7200, "it counts them")
-    odd = suggest(log, "--where", "header.x-a!=1", "--where", "path!=/x")["suggestions"][0]
-    check(odd["nginx"].index("# This is not all of --where.") < odd["nginx"].index("\nweir_limit"), f"a line that limits too much is marked: {odd['nginx']}")
+    odd = suggest(log, "--where", "ip!=192.0.2.1", "--where", "path!=/x")["suggestions"][0]
+    check(odd["nginx"].index("# This does not say --where ip!=192.0.2.1: ") < odd["nginx"].index("\nweir_limit"), f"a line that limits too much is marked: {odd['nginx']}")
+
+
+def test_maps(check):
+    """Conditions that are no location become maps: what is pasted limits the requests that --where selects, and no others."""
+    log = FOLDER / "maps.json"
+    log.write_text("".join(json.dumps({"time": T + i / 7, "ip": f"192.0.2.{i % 50}", "path": ("/", "/api/x", "/api/y", "/healthz")[i % 4], "method": "GET",
+                                       "headers": {"X-Api-Key": f"k.{i % 3}"} if i % 5 else {}}) + "\n" for i in range(9000)))
+    asked = [(path, {"X-Api-Key": key} if key else {}) for path in ("/", "/api/x", "/api/y", "/healthz") for key in ("k.1", "K.1", "k.11", "kx1", "", "k.2")]
+    for where, limited in ((["path!=/healthz"], lambda path, key: path != "/healthz"), (["path!=/healthz|/api/*"], lambda path, key: path == "/"),
+                           (["path=/api/*", "path!=/api/y"], lambda path, key: path == "/api/x"), (["header.x-api-key=k.1"], lambda path, key: key == "k.1"),
+                           (["header.x-api-key!=k.1"], lambda path, key: key != "k.1"), (["header.x-api-key=k.1*|k.2", "method=GET", "path!=/"], lambda path, key: path != "/" and key in ("k.1", "k.11", "k.2")),
+                           (["header.x-api-key=*"], lambda path, key: key), (["header.x-api-key!=*", "method!=POST"], lambda path, key: not key)):
+        told = suggest(log, *(word for it in where for word in ("--where", it)))
+        it = told["suggestions"][0]
+        check(not any(note.startswith("nginx: these lines do not say") for note in it["notes"]) and "# This does not say" not in it["nginx"], f"{where}: all is said: {it['nginx']}")
+        one = re.sub(r'"(token-bucket|sliding-counter) [^"]*"', '"fixed-window 1/d"', it["nginx"]).replace("key=", "key=$http_x_row")
+        http, _, server = one.partition("# in server { ... }:\n")
+        http, line = (http, "") if server else (http.partition("weir_limit ")[0], "weir_limit " + http.partition("weir_limit ")[2])
+        with nginx_server.Nginx(http=http, server=line + server.replace("# Then what", "empty_gif; # Then what") + " location / { empty_gif; }") as nginx:
+            check("[warn]" not in nginx.errors(), f"{where}: nginx does not warn: {nginx.errors()}")
+            got = [nginx.get(path, {**headers, "X-Row": str(row)}).status for row, (path, headers) in enumerate(asked) for _ in range(2)][1::2]
+            check.equal(got, [429 if limited(path, headers.get("X-Api-Key", "")) else 200 for path, headers in asked], f"{where}: {it['nginx']}")
 
 
 def test_warnings(check):
@@ -316,8 +339,18 @@ def test_warnings(check):
     for key, noted in (("header.x-api-key", True), ("ip", False)):
         for it in suggest(log, "--key", key)["suggestions"]:
             check.equal(any("Each value that a client invents has a fresh limit" in note for note in it["notes"]), noted, f"--key {key}: {it['notes']}")
+    log = FOLDER / "fields.json"
+    log.write_text("".join(json.dumps({"time": T + i, "ip": f"192.0.2.{i % 50}", "path": "/", "api_key": f"k{i % 40}", "my": {"X_Token": f"t{i % 40}"}}) + "\n" for i in range(9000)))
+    for key, said in (("api_key", "--key header.x-api-key --field header.x-api-key=api_key"), ("ip, api_key", '--key "ip, header.x-api-key" --field header.x-api-key=api_key'),
+                      ("my.X_Token", "--key header.x-token --field header.x-token=my.X_Token"), ("path, lower(api_key)", None), ("ip", None)):
+        it = suggest(log, "--key", key, "--deny-keys", "50%")["suggestions"][0]
+        check.equal([note.partition("say which: ")[2] for note in it["notes"] if "If it is a header field" in note], [f"{said}. Otherwise see Keys in docs/NGINX.md"] if said else [], f"--key {key}")
+        if said:
+            told = suggest(log, "--deny-keys", "50%", *shlex.split(said))["suggestions"][0]
+            check(told["limits"] == it["limits"] and (key != "api_key" or "$http_x_api_key" in told["nginx"]), f"{said}: as it is, it works: {told['nginx']}")
     for it in suggest(SAMPLE)["suggestions"]:
-        check.equal("Bursts may get up to twice as much, and then wait longer than an hour." in it["why"], "sliding-counter" in it["limits"], it["limits"])
+        check.equal("Never more than 50 at once; but whoever uses them up at the end of an hour of the clock gets as many during the next: up to 100 within an hour. " in it["why"],
+                    it["limits"] == "sliding-counter 50/h", f"{it['limits']}: {it['why']}")
     check.contains(weir("replay", "token-bucket 1/s", SAMPLE, "--where", "path=//login").stderr, 'invalid condition "path=//login": in paths // is read as /; write /login', "//")
 
 
@@ -435,7 +468,7 @@ def test_help(check):
     check("1  denied" not in weir("replay", "--help", code=0).stdout, "replay does not end with 1")
 
 
-TESTS = [test_first, test_room_in_other_logs, test_spared, test_replay_spare, test_heavy_key, test_goal, test_why, test_nginx, test_spellings, test_all_spellings, test_other_spellings, test_warnings, test_statuses, test_names, test_hints, test_command, test_help]
+TESTS = [test_first, test_room_in_other_logs, test_spared, test_replay_spare, test_heavy_key, test_goal, test_why, test_nginx, test_spellings, test_all_spellings, test_other_spellings, test_maps, test_warnings, test_statuses, test_names, test_hints, test_command, test_help]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -134,6 +134,12 @@ def test_words(check):
     row = re.search(rf">{re.escape(OFFICE)}</td>.*</tr>", text[text.index("Heaviest keys"):])
     check.equal(row and row[0].count("spared"), 1, "page: only the strict limit spares the office")
     check('<"' not in text and "\033" not in text, "page: masked")
+    check.contains(re.search(r"pre\{[^}]*\}", text)[0], "white-space:pre-wrap", "page: long lines to paste stay in their box")
+    begins = "Mozilla/5.0 " + "x" * 50  # 62 bytes
+    for agent, said in ((f"{begins}\u00fc tail", f"{begins}\u2026"), (f"{begins}y", f"{begins}y"), (f"{begins}yz", f"{begins}y\u2026")):
+        path = write("agents.log", [*users(random.Random(checks.seed()), 120), *every(4, OFFICE, agent=lambda i: agent)])
+        check.contains(" ".join(weir("suggest", path, "--report", page).out.split()), f'agent "{said}"', "terminal: an agent that is cut says so")
+        check.contains(page.read_text(), f"agent &quot;{said}&quot;", "page: an agent that is cut says so")
 
 
 def test_none(check):
@@ -180,12 +186,13 @@ def test_spared(check):
 
 
 def test_good(check):
-    """A limit whose denials are mostly of good keys says so, and does not come first. Each key that loses much is named."""
+    """A limit whose denials are mostly of good keys says so, and does not come first. Each key that loses much is named. A good answer is below
+    400: a scanner that finds nothing is not served."""
     draw, page = random.Random(checks.seed()), FOLDER / "good.html"
     quiet = [Row(start + draw.uniform(0, 600), f"198.51.{100 + i // 200}.{i % 200 + 1}")
              for i in range(1200) for start in (draw.uniform(0, HOURS * 3600 - 600) for _ in range(2)) for _ in range(draw.randint(5, 20))]
     words = "of what it denies in the whole log is of keys that mostly get good answers in both halves: see whom it hurts"
-    for name, status, good in (("served.log", 200, True), ("refused.log", 403, False)):
+    for name, status, good in (("served.log", 200, True), ("sent on.log", 302, True), ("refused.log", 403, False), ("lost.log", 404, False), ("broken.log", 500, False)):
         office = every(10, OFFICE, agent=lambda i: f"Mozilla/5.0 ({i % 4})", status=lambda i: 200 if i % 3 == 0 else status)
         others = [row for ip, seconds in ((CRAWLER, 12), (PROBE, 14), (ATTACKER, 16), ("192.0.2.31", 40)) for row in every(seconds, ip, status=lambda i: 200 if i % 3 == 0 else status)]
         path = write(name, [*quiet, *office, *others])
@@ -193,10 +200,32 @@ def test_good(check):
         window = next(it for it in told["suggestions"] if it["name"] == "window")
         check.equal((window["denies_good"], window["meets_goal"], window is told["suggestions"][0]), (good, True, not good), f"{name}: {window['limits']}")
         check.equal([key["key"] for key in window["hurts"]][:4], [OFFICE, CRAWLER, PROBE, ATTACKER], f"{name}: all who lose much are named")
+        check.equal({key["key"]: (key["good"], key["answers"]) for key in window["hurts"]}[OFFICE], (len(office) if good else (len(office) + 2) // 3, len(office)), f"{name}: good answers")
         check.equal((words in " ".join(weir("suggest", path).out.split()), words in page.read_text()), (good, good), f"{name}: terminal, page")
 
 
-TESTS = [test_offer, test_pasted, test_words, test_none, test_spared, test_good]
+def test_gentle(check):
+    """Where all limits mostly deny good keys, one that denies nobody comes first. Not if it denies somebody in the second half, nor for one scraper."""
+    draw, page = random.Random(checks.seed()), FOLDER / "gentle.html"
+    rows = [Row(start + draw.uniform(0, 600), f"198.51.{100 + i // 200}.{i % 200 + 1}")
+            for i in range(1200) for start in (draw.uniform(0, HOURS * 3600 - 600) for _ in range(2)) for _ in range(draw.randint(5, 20))]
+    rows += [*every(1, PROBE), *every(2, OFFICE, agent=lambda i: f"Mozilla/5.0 ({i % 4})")]
+    told, _ = suggest(check, write("friends.log", rows), "--report", page)
+    first, *others = told["suggestions"]
+    check.equal((first["name"], first["meets_goal"], first["denies_good"], first["hurt_keys"], first["chosen"]["keys_denied"], first["judged"]["keys_denied"]), ("gentle", True, False, 0, 0, 0), "it denies nobody")
+    check(others and all(it["denies_good"] for it in others), f"the others deny friends: {[it['limits'] for it in others]}")
+    seen = json.loads(weir("replay", first["limits"], "--json", FOLDER / "friends.log").out)
+    check.equal(seen["denied"], 0, "nor does replay")
+    check.contains(told["replay"][0], f"--limit 'gentle={first['limits']}'", "its replay")
+    check.equal(len({it["name"] for it in told["suggestions"]}), len(told["suggestions"]), "each has a name of its own")
+    check.contains(page.read_text(), "the others mostly deny keys that get good answers", "page: why")
+    burst = [Row((HOURS - 1) * 3600 + i / 100, f"192.0.2.{i % 2 + 90}") for i in range(4000)]
+    told = suggest(check, write("burst.log", [*rows, *burst]))[0]["suggestions"]
+    check.equal({(it["name"] != "gentle", it["denies_good"]) for it in told}, {(True, True)}, "it would deny somebody, so it is left out")
+    check("gentle" not in [it["name"] for it in suggest(check, SAMPLE)[0]["suggestions"]], "the sample: others deny no friends")
+
+
+TESTS = [test_offer, test_pasted, test_words, test_none, test_spared, test_good, test_gentle]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

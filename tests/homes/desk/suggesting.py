@@ -483,6 +483,7 @@ def test_together(check):
     login = logins["suggestions"][0]["nginx"]
     check.contains(login, "(;|$)\" {\n    weir_limit key=login:$weir_network ", "a location for the login")
     check.contains(login, "# Repeat the server's weir_limit here: those of a location replace it.", "a location's limits replace those of the server")
+    check.contains(login, "# nginx prefers location = /login and location ^~ /login: put this weir_limit into them, too", "these would take the requests")
     pasted = login.partition("# in server { ... }:\n")[2].replace("# Then what the location does", f"{limits[0]} empty_gif;\n    # Then what the location does")
     server = f"listen {{port}}; root {{folder}}; {limits[0]} location = /page {{ empty_gif; }} {pasted}"
     with nginx_server.Nginx(http=zones, server=server) as nginx:
@@ -504,7 +505,7 @@ def test_order(check):
     check.contains(out, "  goal          met: besides the suspects 0 keys denied, and the goal permits 5\n", "how much room the goal has")
     lucky = FOLDER / "lucky.log"
     lucky.write_bytes(gzip.open(log).read().replace(b'POST /login HTTP/1.1" 401 ', b'POST /login HTTP/1.1" 302 '))
-    check.contains(weir("suggest", lucky).out, "  goal          met: 1 key denied, and the goal permits 5\n", "one good answer: it is no suspect")
+    check.contains(weir("suggest", lucky).out, "  goal          met: 1 key denied, and the goal permits 5\n", "good answers: it is no suspect")
     logins = weir("suggest", lucky, "--where", "path=/login").out
     check.contains(logins, "  goal          met, with little room: 1 key denied, and the goal permits 1\n", "little room is told")
     check("little room" not in out, "but only then")
