@@ -434,10 +434,13 @@ static const char *nginx_put_limit(struct weir__buffer *out, const struct sugges
 }
 
 /* A slash before a part of a path. Before it, segments that mean nothing, or go back: /;a, /%20 and
- * /x/..; as Java and policies read them. nginx resolves those without blanks and ; before. */
-#define NGINX_SLASH "(/(.*/)?([ .]+|[ .]*;[^/]*))?/+ *"
+ * /x/..; as Java and policies read them. nginx resolves those without blanks and ; before. Between
+ * parts it is up to five segments: with any number each slash would try all that the others do, and
+ * a long path could keep a worker busy for a second. */
+#define NGINX_SLASH_FIRST "(/(.*/)?([ .]+|[ .]*;[^/]*))?/+ *"
+#define NGINX_SLASH "(/([^/]*/){0,4}([ .]+|[ .]*;[^/]*))?/+ *"
 /* Behind a path, what leads to the same page: blanks, dots, /, ;x and /x/..; */
-#define NGINX_END "(/(.*/ *\\.\\.)?[ ./]*)?(;|$)"
+#define NGINX_END "(/(([^/]*/){0,5} *\\.\\.)?[ ./]*)?(;|$)"
 
 /* A path in the spellings that policies, or an application, read alike: also in capitals, with
  * spaces or dots around its parts, with ;x behind them, with / at its end. nginx itself decodes %6c
@@ -449,7 +452,9 @@ static void nginx_put_spellings(struct weir__buffer *out, const char *path, size
         if (path[i] == '/' && i > 0)
             weir__put_text(out, "[ .]*(;[^/]*)?");
         if (path[i] == '/')
-            weir__put_text(out, star && i + 1 == len ? "/" : NGINX_SLASH);
+            weir__put_text(out, star && i + 1 == len ? "/"
+                                : i == 0             ? NGINX_SLASH_FIRST
+                                                     : NGINX_SLASH);
         else
             weir__put_format(out, "%s%c", path[i] == '.' ? "\\" : "", path[i]);
     }
