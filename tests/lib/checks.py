@@ -92,9 +92,18 @@ def heed_signals():
         signal.signal(ignored, signal.SIG_DFL)
 
 
+def forgotten(tests):
+    """The tests of the program that are in no list, and so would never run."""
+    listed = {test.__name__ for test in tests}
+    return [name for name, it in vars(sys.modules["__main__"]).items()
+            if name.startswith("test_") and getattr(it, "__module__", "") == "__main__" and name not in listed]
+
+
 def run(tests, arguments):
     """Runs the tests whose name contains one of the words given, or all; the exit code. Options (--long) are not words."""
     heed_signals()
+    if forgotten(tests):
+        raise RuntimeError(f"not in the list of tests: {', '.join(forgotten(tests))}")
     check, words = Checks(), [word for word in arguments if not word.startswith("-")]
     for test in tests:
         if not words or any(word in test.__name__ for word in words):

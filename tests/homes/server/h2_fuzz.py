@@ -106,7 +106,7 @@ def play(dice, port):
             pass  # the server may end it whenever it likes
 
 
-def test_fuzz(check, rounds=1500, seed=None):
+def fuzz_sessions(check, rounds=1500, seed=None):
     seed = seed if seed is not None else checks.seed()
     dice = random.Random(seed)
     with grpc_service.serve() as server:
@@ -124,6 +124,6 @@ if __name__ == "__main__":
     numbers = [int(word) for word in sys.argv[1:]]
 
     def fuzz(check):
-        test_fuzz(check, *numbers)
+        fuzz_sessions(check, *numbers)
 
     sys.exit(checks.run([fuzz], []))
