@@ -34,6 +34,8 @@ function ruleOf(given, defaultKey) {
         shadow,
         begins: typeof key === "string" ? `${key}\0` : key === defaultKey ? "ip:" : "", // what is known of its keys; a text is the whole key
         word: "", // what is put before them
+        shadows: [], // so begin the keys of rules in shadow that may share a state
+        more: "", // what is put before a key that begins so, too
     };
     if (name !== undefined && (typeof name !== "string" || !/^[\x20-\x7e]+$/.test(name)))
         throw new errors.EINVAL(`invalid name ${show(name)}: expected printable ASCII, which HTTP fields can hold`);
@@ -104,28 +106,47 @@ function wordOf({ name, shadow }, number, { length }, taken) {
 /**
  * A client may choose what a function returns. If an equal key of another rule would share its state, the function's keys always begin with its
  * rule's name: so they never depend on those of other rules. So do those of a rule whose text, or address, an earlier one has.
+ * Beside a rule in shadow only keys that begin like its own get a name: to try a rule resets no count.
  */
 function apart(rules) {
     const enforced = rules.filter((rule) => !rule.shadow), taken = enforced.flatMap(({ begins }) => (begins ? [begins] : []));
     const always = enforced.reduce((sum, { begins, fixed }) => sum + (begins && fixed ? fixed.length : 0), 0);
     if (always > LIMITS_MAX)
         throw new errors.EINVAL(`invalid limits: ${always} of them apply to each request, expected at most ${LIMITS_MAX}`);
-    for (const [i, rule] of rules.entries()) {
+    const numbered = [...rules.entries()].sort(([, one], [, other]) => one.shadow - other.shadow); // those in shadow come last: they change no other word
+    for (const [i, rule] of numbered) {
         const others = rule.begins ? enforced.slice(0, enforced.indexOf(rule)).filter((other) => other.begins) : enforced.filter((other) => other !== rule);
         if (!rule.shadow && !others.some((other) => meet(rule.begins, other.begins) && share(rule, other)))
             continue;
         rule.word = wordOf(rule, i + 1, rules, taken);
         taken.push(rule.word);
     }
+    for (const [i, rule] of numbered.filter(([, { word, begins }]) => !word && !begins)) {
+        rule.shadows = rules.filter((other) => other.shadow && share(rule, other)).map(({ word }) => word);
+        rule.more = wordOf(rule, i + 1, rules, taken);
+        taken.push(rule.more);
+    }
     return rules;
+}
+
+function startsWith(key, word) {
+    if (typeof key === "string")
+        return key.startsWith(word);
+    const bytes = Buffer.from(word);
+    return key.subarray(0, bytes.length).equals(bytes);
 }
 
 /** The key with its rule's word, unless it begins so already. */
 function joined(word, key) {
-    if (typeof key === "string")
-        return key.startsWith(word) ? key : word + key;
-    const bytes = Buffer.from(word);
-    return key.subarray(0, bytes.length).equals(bytes) ? key : Buffer.concat([bytes, key]);
+    if (startsWith(key, word))
+        return key;
+    return typeof key === "string" ? word + key : Buffer.concat([Buffer.from(word), key]);
+}
+
+/** What a rule's function returned, as the key that the store gets. */
+function ruleKey({ word, shadows, more }, key) {
+    const own = joined(word, key);
+    return shadows.some((other) => startsWith(own, other)) ? joined(more, own) : own;
 }
 
 /** The decision of a store that has no room, or failed: a denial. `requests` is undefined where a function of the program failed. */
@@ -247,7 +268,7 @@ class Limiter {
         const cost = whole(await rule.cost(request), "cost", 0, COST_MAX);
         if (held && rule.shadow)
             throw new errors.EINVAL(`${limit.text}: a concurrent limit is in shadow`);
-        return { key: checked(joined(rule.word, checked(key))), limit, cost, acquire: held, rule };
+        return { key: checked(ruleKey(rule, checked(key))), limit, cost, acquire: held, rule };
     }
 
     async #requests(request) {

@@ -7,7 +7,8 @@
  *     Python code, also one that closes the store.
  *   - A call counts itself in the store's handle while it uses it. close() marks the store; the
  *     last call that ends really closes it. If somebody has replaced the zone, another handle
- *     takes the place of the first, which is closed when its last call ends.
+ *     takes the place of the first, which is closed when its last call ends. One thread opens it,
+ *     the others wait for that thread.
  *   - The lock of the interpreter is held in calls of local stores, and released for those of
  *     redis://, for waits, and to open and close.
  *   - The types are made once per process and never go. Only the main interpreter has them.
@@ -62,11 +63,13 @@ typedef struct {
     PyObject ob_base;
     struct handle *handle; /* NULL: closed */
     PyObject *url;
-    PyObject *cache;       /* limits by their text, the oldest first */
-    Py_ssize_t calls;      /* of all its handles */
-    int64_t reopen_at_us;  /* not before: when a zone was replaced */
+    PyObject *cache;      /* limits by their text, the oldest first */
+    Py_ssize_t calls;     /* of all its handles */
+    int64_t reopen_at_us; /* not before: when a zone was replaced */
+    pid_t reopening;      /* 0, or the process of which a thread opens another handle */
+    int64_t reopening_at_us;
     int64_t stopped_at_us; /* what set_time said */
-    bool closed, blocks, denies_full;
+    bool closed, blocks, denies_full, reopen_failed;
     bool away;           /* the log was told that a local fallback decides */
     int64_t away_at_us;  /* when it decided last */
     weir_waiter *waiter; /* NULL, or what cancels waits of this process */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define REOPEN_EVERY_US 1000000 /* where another zone cannot be opened */
+#define REOPEN_WAIT_US 5000000  /* for who opens it; so long that one waits for other processes */
 #define BACK_US 2000000         /* so long without the fallback: servers decide again */
 
 PyTypeObject *store_type;
@@ -108,7 +109,14 @@ static void store_replace(StoreObject *self)
 {
     struct handle *old = self->handle, *made = NULL;
     weir_error err;
+    self->reopening = getpid();
+    self->reopening_at_us = mono_us();
+    self->reopen_at_us = self->reopening_at_us + REOPEN_EVERY_US;
     int code = handle_open(self->url, &made, &err);
+    self->reopening = 0; /* before Python code runs: it may wait for a thread that waits for us */
+    self->reopen_failed = code != 0;
+    if (code)
+        self->reopen_at_us = mono_us() + REOPEN_EVERY_US;
     if (code == 0 && (self->closed || self->handle != old ||
                       weir_store_set_time(made->store, self->stopped_at_us))) {
         handle_close(made, NULL); /* close() came meanwhile */
@@ -123,14 +131,35 @@ static void store_replace(StoreObject *self)
     store_tell_replaced(self, code ? err.message : NULL);
 }
 
+/* Waits, without the interpreter's lock, while another thread opens the zone. Not where the attempt
+ * before has failed: then calls fail at once. Not for ever: the other thread may hang, or have ended
+ * with the interpreter. Signals are handled when the call ends. */
+static void store_await(const StoreObject *self, const struct handle *old)
+{
+    struct timespec pause = {.tv_nsec = 1000000};
+    int64_t end_us = self->reopening_at_us + REOPEN_WAIT_US;
+    while (self->handle == old && !self->closed && self->reopening && !self->reopen_failed &&
+           mono_us() < end_us) {
+        PyThreadState *state = PyEval_SaveThread();
+        nanosleep(&pause, NULL);
+        PyEval_RestoreThread(state);
+        if (pause.tv_nsec < 8000000)
+            pause.tv_nsec *= 2;
+    }
+}
+
 bool store_reopen(StoreObject *self, struct handle **handle)
 {
     struct handle *old = *handle;
     assert(old->calls > 0);
-    if (self->handle == old && !self->closed && mono_us() >= self->reopen_at_us) {
-        self->reopen_at_us = mono_us() + REOPEN_EVERY_US;
-        store_replace(self);
+    if (self->reopening && self->reopening != getpid()) { /* after fork: that thread is not here */
+        self->reopening = 0;
+        self->reopen_at_us = 0;
     }
+    if (self->reopening)
+        store_await(self, old);
+    else if (self->handle == old && !self->closed && mono_us() >= self->reopen_at_us)
+        store_replace(self);
     if (self->handle == old || self->closed)
         return false;
     struct handle *now = store_begin(self);

@@ -44,13 +44,13 @@ def refuse_cost(limit: _weir.Limit, cost: Any, whose: str) -> None:
 def own_words(rules: List[Rule]) -> List[str]:
     """For each rule, a beginning that no other has: its name, or its number, or a higher one that is nobody's."""
     taken = [it for it in (rule.origin() for rule in rules if not rule.shadow) if isinstance(it, str)]
-    words: List[str] = []
-    for number, rule in enumerate(rules, 1):
+    words = [""] * len(rules)
+    for number, rule in sorted(enumerate(rules, 1), key=lambda it: it[1].shadow):  # those in shadow come last: they change no other word
         kind = "shadow." if rule.shadow else ""
         tries = itertools.chain([rule.name] if rule.name else [], (f"rule{n}" for n in itertools.count(number, len(rules))))
         word = next(word for word in (f"{kind}{it}:" for it in tries) if not any(word.startswith(it) or it.startswith(word) for it in taken))
         taken.append(word)
-        words.append(word)
+        words[number - 1] = word
     return words
 
 
@@ -95,12 +95,13 @@ class Words(NamedTuple):
 
 
 def as_words(rules: List[Rule]) -> List[Words]:
-    """For each rule. A path's word may begin with another's, as login: and login:ip:. Then a client could be the user ip:192.0.2.7."""
+    """For each rule. A path's word may begin with another's, as login: and login:ip:. Then a client could be the user ip:192.0.2.7.
+    And what a function returns may begin with the word of a rule in shadow. Only such keys change: to try a rule resets no count."""
     words = own_words(rules)
     begins = beginnings(rules, words)
     starts = [word or rule.origin() for rule, word in zip(rules, begins)]
 
     def others(rule: Rule, own: Any) -> Tuple[str, ...]:
-        return tuple(it for it, other in zip(starts, rules) if not (rule.shadow or other.shadow) and isinstance(it, str) and
+        return tuple(it for it, other in zip(starts, rules) if not rule.shadow and isinstance(it, str) and
                      not (isinstance(own, str) and own.startswith(it)) and share(rule, other))
     return [Words(begin, others(rule, start), words[starts.index(start)]) for begin, rule, start in zip(begins, rules, starts)]

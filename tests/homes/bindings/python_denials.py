@@ -171,6 +171,26 @@ def test_words_of_paths(check, client):
     check.equal([web.ask(path, headers=[("X-User", "b:1")])[0] for path in ("/a", "/b", "/a", "/b")], [200, 200, 200, 429], f"{web.kind}: one name is one count")
 
 
+@both
+def test_words_of_shadows(check, client):
+    """No client charges the count of a rule in shadow by a key that it chooses. To try a rule changes no other key of an enforced one."""
+    def user(r):
+        return r.header("x-user")
+    mine, theirs = "fixed-window 9/h from-first", "fixed-window 5/h from-first"
+    for key in (user, lambda r: user(r).encode()):
+        store = store_at()
+        enforced, tried = weir.web.Rule(mine, key=key), weir.web.Rule(theirs, name="a", shadow=True)
+        web = client(store, [enforced, tried, weir.web.Rule("token-bucket 5/s", name="b", shadow=True)])
+        for its in ("shadow.a:ip:198.51.100.9", "shadow.b:x", "ann"):
+            web.ask(headers=[("X-User", its)])
+        left = {its: store.peek(its, mine).remaining for its in ("shadow.a:ip:198.51.100.9", "rule1:shadow.a:ip:198.51.100.9", "shadow.b:x", "ann")}
+        check.equal(list(left.values()), [9, 8, 8, 8], f"{web.kind}: {left}")
+        check.equal(store.peek("shadow.a:ip:192.0.2.7", theirs).remaining, 2, f"{web.kind}: the rule in shadow has its own count")
+    own = weir.web.Rule(mine, key=user, name="shadow.a")
+    words = [client(store_at(), rules).app.guard.words[-1].begins for rules in ([mine, own], [mine, tried, own])]
+    check.equal(words, ["shadow.a:"] * 2, f"{client.kind}: a name like the beginning of a rule in shadow")
+
+
 def store_left(client, rules):
     """What a request of ann to /a leaves under the key export:ann."""
     store = store_at()
@@ -532,7 +552,7 @@ def test_servers(check):
                 check.equal(400 in plain, "has put an address of X-Forwarded-For in the place" in workers.output(), f"{name}: the log")
 
 
-TESTS = [test_told, test_full_and_closed, test_same_key, test_chosen_keys, test_words, test_words_of_paths, test_shared_paths, test_shadow_mistakes, test_shadow_beside, test_one_line, test_shadow, test_rules, test_which_rule, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_proxy, test_replaced, test_servers]
+TESTS = [test_told, test_full_and_closed, test_same_key, test_chosen_keys, test_words, test_words_of_paths, test_words_of_shadows, test_shared_paths, test_shadow_mistakes, test_shadow_beside, test_one_line, test_shadow, test_rules, test_which_rule, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_proxy, test_replaced, test_servers]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -2,6 +2,8 @@
 """A zone that was removed and made again under the Python package: every verb goes on in the new one, in every thread; what was held
 in the old one ends well; and a file that is no zone is told, without a decision."""
 import contextlib
+import fcntl
+import glob
 import logging
 import os
 import pathlib
@@ -153,6 +155,69 @@ def test_not_a_zone(check):
         check.contains(lines[-1][1], "counts in the new one", "the log")
 
 
+@contextlib.contextmanager
+def opening(text=None):
+    """A zone that was replaced, by another one or a text, and that a thread opens now: it waits for a lock, at most for seconds. The store,
+    what lets the lock go, and what the take of the thread returned."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, answers = f"{os.path.realpath(folder)}/zone", []
+        with weir.Store(f"file:{path}?size=64k") as store:
+            store.set_time(NOW)
+            store.take("k", LIMIT)
+            weir.Store(f"file:{folder}/new?size=64k").close()
+            if text:
+                pathlib.Path(folder, "new").write_text(text, encoding="ascii")
+            with open(f"{folder}/new", "r+b") as new:
+                fcntl.lockf(new, fcntl.LOCK_EX)
+                os.rename(new.name, path)
+                store.set_time(NOW + 2 * SECOND)
+                thread = threading.Thread(target=lambda: answers.append(taken(store)))
+                thread.start()
+                checks.until("the thread opens the zone", lambda: sum(os.path.realpath(it) == path for it in glob.glob("/proc/self/fd/*")) == 2)
+                try:
+                    yield store, lambda: fcntl.lockf(new, fcntl.LOCK_UN), answers
+                finally:
+                    fcntl.lockf(new, fcntl.LOCK_UN)
+                    thread.join()
+
+
+def taken(store):
+    """What is left, or what the take failed with."""
+    try:
+        return store.take("k", LIMIT).remaining
+    except weir.Error as error:
+        return type(error).__name__
+
+
+def test_waiting(check):
+    """While one thread opens what is there now, the others wait for it, at most for seconds, and get what it gets."""
+    for text, wanted in ((None, [98, 99]), ("no zone", ["EGONE", "EGONE"])):
+        def attempt(_, text=text, wanted=wanted):
+            begun = time.monotonic()
+            with opening(text) as (store, unlock, answers):
+                timer = threading.Timer(0.2, unlock)
+                timer.start()
+                mine = taken(store)
+            timer.join()
+            if time.monotonic() - begun > 4:
+                return False
+            check.equal(sorted([mine, *answers], key=str), wanted, f"two threads, {text or 'a zone'}")
+            return True
+        checks.in_time(attempt)
+
+
+def test_child(check):
+    """A child of fork has not got the thread that opens the zone: it opens the zone itself, and does not wait."""
+    with opening() as (store, unlock, _):
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                os._exit(0 if isinstance(taken(store), int) else 1)
+            os._exit(2)
+        unlock()
+        check.equal(os.waitpid(child, 0)[1], 0, "the child decides")
+
+
 def test_threads(check):
     """Many threads find it at once: nobody is charged in two zones, and no call fails in another way."""
     with tempfile.TemporaryDirectory() as folder:
@@ -163,7 +228,7 @@ def test_threads(check):
             while not ended.is_set():
                 try:
                     store.take("k", "fixed-window 1000000000/h")
-                except weir.EGONE:  # while another thread opens it
+                except weir.EGONE:  # closed while it waited for the one that opens it
                     time.sleep(0.001)
                 except Exception as error:
                     wrong.append(repr(error))
@@ -184,7 +249,7 @@ def test_threads(check):
         check(all("closed" in it for it in wrong), f"calls: {wrong}")
 
 
-TESTS = [test_verbs, test_removed, test_held, test_settled, test_not_a_zone, test_threads]
+TESTS = [test_verbs, test_removed, test_held, test_settled, test_not_a_zone, test_waiting, test_child, test_threads]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

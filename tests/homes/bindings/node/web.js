@@ -129,6 +129,11 @@ async function denials() {
         app.get(path, limited(place, { limits }), usual);
     app.get("/equal", limited(place, { limits: [{ key: "rule2:k", limit: NINE }, { key: () => "rule2:k", limit: HOUR }] }), usual);
     app.get("/number", limited(place, { limits: [{ key: (req) => req.query.k, limit: HOUR, name: "rule2" }, { key: (req) => req.query.k, limit: NINE }, { key: () => null, limit: NINE }] }), usual);
+    const trying = [{ key: (req) => (req.query.bytes ? Buffer.from(req.query.k) : req.query.k), limit: NINE }, { key: "a", limit: HOUR, name: "a", shadow: true },
+        { key: "b", limit: "token-bucket 5/s", name: "b", shadow: true }];
+    app.get("/trying", limited(place, { limits: trying }), usual);
+    for (const [path, before] of [["/tried0", []], ["/tried1", [trying[1]]]])
+        app.get(path, limited(place, { limits: [{ key: "c", limit: NINE }, ...before, { key: (req) => req.query.k, limit: NINE, name: "shadow.a" }] }), usual);
     const many = (n) => Array.from({ length: 9 }, (_, i) => `fixed-window 9/${n + i}s`).join(", ");
     app.get("/crowded", limited(place, { limits: [{ key: "c", limit: many(1) }, { key: () => "d", limit: many(60) }] }), usual);
     app.get("/lines", limited(place, { key: () => { throw new Error(`one\nline of\u001b[31m ${"x".repeat(1000)}`); }, limit: HOUR }), usual);
@@ -171,6 +176,11 @@ async function denials() {
         same([answer.status, left("rule2:k"), place.peek("rule4:rule2:k", HOUR).remaining], [200, [8], 4], "a number that a text begins with");
         await get("/number?k=m");
         same(["rule2:m", "rule5:m"].map((key) => place.peek(key, HOUR).remaining), [4, 4], "and one that is a name");
+        for (const k of ["shadow.a:a", "shadow.b:x", "ann", "shadow.a:d&bytes=1"])
+            await get(`/trying?k=${k}`);
+        same(left("rule1:shadow.a:a", "rule1:shadow.a:d", "shadow.b:x", "ann"), [8, 8, 8, 8], "only a key that begins like those of a rule in shadow changes");
+        same(["shadow.a:a", "shadow.a:d"].map((key) => place.peek(key, HOUR).remaining), [1, 5], "whose count is its own");
+        same([await statuses("/tried0?k=n", 1), await statuses("/tried1?k=n", 1), left("shadow.a:n")], [[200], [200], [7]], "a name like the beginning of a rule in shadow");
         answer = await get("/crowded");
         same([answer.status, answer.fields["weir-reason"], answer.fields["retry-after"]], [429, "closed", "1"], "more limits than one call can have");
         await get("/lines");
