@@ -149,19 +149,24 @@ void server_warn_of_expiry(const struct server *it)
                       llabs((long long)(expires - now)) / 86400);
 }
 
-static void report_reload_files(struct server *it, int reason)
+int server_reload(struct server *it, const char *why, struct weir__json *told, weir_error *err)
 {
-    weir_error err;
-    const char *why = reason == SERVER_BY_SIGNAL ? "SIGHUP" : "a file has changed";
-    if (reason == SERVER_BY_TIME && !server_rules_stale(it))
-        return;
-    if (server_rules_load(it, NULL, &err)) {
+    int code = server_rules_load(it, told, err);
+    if (code) {
         server_report("%s: the older policies%s stay in force: %s", why,
-                      it->tls ? " and certificates" : "", err.message);
-        return;
+                      it->tls ? " and certificates" : "", err->message);
+        return code;
     }
     server_report("%s: the policies%s are in force", why, it->tls ? " and certificates" : "");
     server_warn_of_expiry(it);
+    return 0;
+}
+
+static void report_reload_files(struct server *it, int reason)
+{
+    weir_error err;
+    if (reason == SERVER_BY_SIGNAL || server_rules_stale(it))
+        server_reload(it, reason == SERVER_BY_SIGNAL ? "SIGHUP" : "a file has changed", NULL, &err);
 }
 
 /* ---- what may go wrong with disks: told once, or now and then ---- */

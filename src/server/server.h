@@ -151,6 +151,9 @@ enum { SERVER_BY_TIME = 1, SERVER_BY_SIGNAL };
 /* Reads files again if they have changed, or if a signal asks for it; tells what has become of the
  * zone's file. By a worker: it may wait for disks. */
 void server_errands(struct server *server, int reason);
+/* Reads the files of rules again, and tells what came of it; `why`: who asked. 0, or a code and
+ * why. */
+int server_reload(struct server *server, const char *why, struct weir__json *told, weir_error *err);
 /* Tells if the certificate expires soon. */
 void server_warn_of_expiry(const struct server *server);
 /* Tells how many lines the access log has lost since it last did; at most every ten seconds, or for

@@ -297,7 +297,7 @@ static void admin_run_reload(struct server *server, struct server_work *work)
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
     weir__json_put_bool(&json, "reloaded", true);
-    if (server_rules_load(server, &json, &err)) {
+    if (server_reload(server, "POST /v1/reload", &json, &err)) {
         admin_answer_problem(work, 409, err.message);
         return;
     }
@@ -341,8 +341,10 @@ static enum server_routed admin_set_clock(const struct server_http_call *call)
     now = count > 0 && nodes[0].type == WEIR__JSON_OBJECT ? weir__json_member(nodes, nodes, "now")
                                                           : NULL;
     if (!now || !weir__json_seconds(now, &us) || us >= WEIR__EXACT_MAX) {
-        server_response_problem(call->ret, 400,
-                                "the clock is set by {\"now\":SECONDS}, seconds since 1970");
+        server_response_problem(
+            call->ret, 400,
+            "the clock is set by {\"now\":SECONDS}, seconds since 1970 with up to "
+            "six decimals");
         return SERVER_RESPONDED;
     }
     atomic_store(&server->test_now_us, us);

@@ -309,6 +309,16 @@ def test_under_load_remote(check):
         put_under_load(check, f"--store redis://127.0.0.1:{redis.port}?deadline=1m", "redis")
 
 
+def test_post_is_told(check):
+    """What POST /v1/reload did is in the log, too, for whoever looks there later."""
+    with weir_server.Server("--no-watch", policies=policies("fixed-window 5/d")) as server, http_client.Client(server.port) as client:
+        check.equal(client.post("/v1/reload").status, 200, "reloaded")
+        server.write("policies.yaml", BROKEN)
+        check.equal(client.post("/v1/reload").status, 409, "refused")
+        check("POST /v1/reload: the policies are in force" in server.stderr(), f"told: {server.stderr()}")
+        check(re.search("POST /v1/reload: the older policies stay in force: .*tokn-bucket", server.stderr()), f"and why not: {server.stderr()}")
+
+
 def test_answered_later(check):
     """What was planned by policies that are gone when Redis answers is told by those policies."""
     match = ", ".join(f'a{i}: "*"' for i in range(6))
