@@ -385,7 +385,8 @@ typedef struct weir_request {
     int64_t least; /* 0, or the least that it also takes: `granted` says how much it got */
     uint64_t spare[2];
     int64_t waited_us; /* redis://: how long it has waited for this call already, as in a queue of
-                        * the caller's: the deadline is over so much earlier */
+                        * the caller's: the deadline is over so much earlier. Servers that lately
+                        * took longer than what is left of it are not asked */
 } weir_request;
 
 /* Makes a request with the defaults: cost 1, default wait, no detail. (Member by member, so that

@@ -23,6 +23,43 @@ static int64_t engine_time_left_us(const struct weir__remote *remote, const weir
     return weir__max(0, remote->url.deadline_us - waited_us);
 }
 
+/* So little time that it is the wait's fault, not the server's, if there is no answer. */
+static bool engine_is_short(const struct weir__remote *remote, int64_t left_us)
+{
+    return left_us < remote->url.deadline_us / 2;
+}
+
+/* Whether the last call to the server of this key got no answer in time. */
+static bool engine_is_silent(const struct weir__remote *remote, const weir_request *request)
+{
+    struct weir__redis_query query = {.url = &remote->url, .requests = request, .count = 1};
+    weir__redis_query_slot(&query);
+    const struct weir__node *node = weir__fleet_route(remote->fleet, query.slot);
+    return node && node->undecided == WEIR__UNDECIDED_LATE;
+}
+
+/* Whether requests that have waited are sent: servers are likely to answer in the time that is
+ * left. An answer that comes too late helps nobody, costs others their time, and may be charged.
+ * To a silent server nothing short is sent: it would not be noticed that it has gone. */
+static bool engine_in_time(const struct weir__remote *remote, const weir_request *requests,
+                           int64_t left_us)
+{
+    return left_us > 0 &&
+           left_us >= atomic_load_explicit(&remote->answer_us, memory_order_relaxed) &&
+           !(engine_is_short(remote, left_us) && engine_is_silent(remote, requests));
+}
+
+/* Learns how long servers take: quickly that it is longer, slowly that it is shorter. What has
+ * waited for less than a quarter of the deadline is always sent, so this goes on. */
+static void engine_learn(struct weir__remote *remote, int64_t took_us)
+{
+    const int64_t all_us = remote->url.deadline_us;
+    int64_t known_us = atomic_load_explicit(&remote->answer_us, memory_order_relaxed);
+    const int64_t more_us = weir__min(took_us, all_us - all_us / 4) - known_us;
+    known_us += more_us > 0 ? more_us / 2 : more_us / 8;
+    atomic_store_explicit(&remote->answer_us, known_us, memory_order_relaxed);
+}
+
 static void engine_prepare(struct weir__remote *remote, enum weir__verb verb,
                            const weir_request *requests, size_t n, int64_t now,
                            struct weir__redis_query *ret)
@@ -35,7 +72,9 @@ static void engine_prepare(struct weir__remote *remote, enum weir__verb verb,
                                       .time_us = remote->base.clock.now ? now : -1};
     for (size_t i = 0; i < n && requests[i].limit; i++)
         ret->limits += requests[i].limit->count;
-    ret->call.deadline_us = weir__mono_us() + engine_time_left_us(remote, requests, n);
+    const int64_t left_us = engine_time_left_us(remote, requests, n);
+    ret->call.deadline_us = weir__mono_us() + left_us;
+    ret->call.quiet = engine_is_short(remote, left_us);
 }
 
 /* The limits as the servers are asked for them, `at_least` reduced by so much; NULL: by what is
@@ -103,6 +142,8 @@ static int engine_note(struct weir__remote *remote, const struct weir__redis_que
 static void engine_query_all(struct weir__remote *remote, struct weir__redis_query *queries,
                              size_t n, int *codes)
 {
+    const int64_t begun_us = weir__mono_us();
+    bool timed = false;
     for (size_t i = 0; i < n; i++) {
         if (codes[i] == 0)
             weir__redis_query_begin(remote->fleet, &queries[i]);
@@ -116,9 +157,13 @@ static void engine_query_all(struct weir__remote *remote, struct weir__redis_que
             continue;
         codes[i] =
             engine_note(remote, &queries[i], weir__redis_query_finish(remote->fleet, &queries[i]));
+        timed = timed || queries[i].call.status == WEIR__CALL_DONE ||
+                queries[i].call.status == WEIR__CALL_LATE;
         if (codes[i] == WEIR_EUNREACHABLE && !remote->bare && queries[i].verb == WEIR__VERB_ACQUIRE)
             weir__redis_query_give_back(&queries[i]);
     }
+    if (timed)
+        engine_learn(remote, weir__mono_us() - begun_us);
 }
 
 static int engine_query(struct weir__remote *remote, struct weir__redis_query *query)
@@ -225,11 +270,12 @@ static int engine_take_there(struct weir__remote *remote, const weir_request *re
                              int64_t now, weir_decision *ret)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
+    const int64_t left_us = engine_time_left_us(remote, requests, n);
     struct weir__job job = {.verb = engine_take_verb(requests, n),
                             .requests = (weir_request *)requests,
                             .count = n,
-                            .deadline_us =
-                                weir__mono_us() + engine_time_left_us(remote, requests, n),
+                            .deadline_us = weir__mono_us() + left_us,
+                            .quiet = engine_is_short(remote, left_us),
                             .time_us = remote->base.clock.now ? now : -1,
                             .ret = &folded,
                             .rows = rows};
@@ -269,7 +315,7 @@ static int engine_decide_alive(struct weir__remote *remote, const weir_request *
     int code = weir__remote_ensure_alive(remote);
     if (code == 0)
         code = engine_check_together(requests, n);
-    if (code == 0 && engine_time_left_us(remote, requests, n) == 0)
+    if (code == 0 && !engine_in_time(remote, requests, engine_time_left_us(remote, requests, n)))
         code = WEIR_EUNREACHABLE;
     if (code == 0)
         code = mode == WEIR__PEEK ? engine_peek_there(remote, requests, n, now, ret)
@@ -333,16 +379,20 @@ static int engine_take_batch(struct weir__remote *remote, const weir_request *re
     assert(n <= WEIR__JOBS_MAX);
     for (size_t i = 0; i < n; i++) {
         int64_t left_us = engine_time_left_us(remote, &requests[i], 1);
-        if (left_us > 0)
+        const bool sent = engine_in_time(remote, &requests[i], left_us);
+        if (sent)
             these[count++] = &jobs[i];
         jobs[i] = (struct weir__job){.verb = engine_take_verb(&requests[i], 1),
                                      .requests = (weir_request *)&requests[i],
                                      .count = 1,
                                      .deadline_us = now_us + left_us,
+                                     .quiet = engine_is_short(remote, left_us),
                                      .code = WEIR_EUNREACHABLE,
                                      .time_us = remote->base.clock.now ? now : -1,
                                      .ret = &rets[i],
                                      .rows = requests[i].detail};
+        if (!sent && remote->slices && weir__slices_try(&remote->base, &requests[i], &rets[i]))
+            jobs[i].code = 0;
     }
     if (count > 0)
         engine_do(remote, these, count);

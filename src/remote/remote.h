@@ -29,6 +29,7 @@ struct weir__remote {
     _Atomic pid_t owner;
     _Atomic uint32_t decided;     /* a server did, since the last weir__remote_look */
     _Atomic uint64_t by_fallback; /* calls that the fallback decided */
+    _Atomic int64_t answer_us;    /* how long servers lately took to answer */
     struct {                      /* what weir__remote_look found last */
         uint64_t by_fallback;
         bool reached;   /* the servers could be reached */

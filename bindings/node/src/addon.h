@@ -49,6 +49,7 @@ enum row {
 #define OUT_ROWS (1 + WEIR_LIMITS_MAX) /* the folded answer, and one row per limit */
 #define MANY_MAX 65536                 /* requests of takeMany */
 #define BATCH_MAX 64                   /* calls that one thread of the pool makes in turn */
+#define TOGETHER_MAX 32                /* takes that share a round trip; others wait for it */
 #define BATCHES_MAX 2                  /* threads of the pool that a store keeps busy */
 #define LANES 64                       /* of more servers of a Cluster, some share one */
 

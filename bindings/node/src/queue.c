@@ -1,7 +1,8 @@
 /*
  * Jobs of a remote store. They wait in a queue; at most BATCHES_MAX threads of the pool work on
- * them, each on up to BATCH_MAX jobs. Plain takes that follow each other are one weir_take_many, so
- * that they share round trips. So a store keeps most of the pool free, whatever is asked of it.
+ * them, each on up to BATCH_MAX jobs. So a store keeps most of the pool free, whatever is asked of
+ * it. Plain takes that follow each other are one weir_take_many, so that they share a round trip:
+ * TOGETHER_MAX at most, because the others still wait, and that counts.
  *
  * In a Cluster the jobs of each server are a lane, with one thread at most: while one server is
  * late, the others go on. The deadline of a take or peek counts from when it was queued.
@@ -11,7 +12,7 @@
  */
 #include "addon.h"
 
-#include "store/store.h"
+#include "remote/remote.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@
 struct batch {
     napi_async_work work;
     struct store *store;
-    size_t n;
-    bool closes; /* it closes the store, and has no jobs */
+    size_t n, done; /* done: so many were run, the others wait again */
+    bool closes;    /* it closes the store, and has no jobs */
     struct job *jobs[BATCH_MAX];
 };
 
@@ -99,6 +100,24 @@ static void batch_take_many(struct job *const *jobs, size_t n, weir_store *store
         jobs[i]->code = code;
 }
 
+/* How many takes go together, from the first on. They are answered when the last of them is: so
+ * they are about as old as each other. */
+static size_t batch_together(struct job *const *jobs, size_t n, weir_store *store)
+{
+    const int64_t apart_us = weir__remote_of(store)->url.deadline_us / 4;
+    size_t plain = 0;
+    while (plain < n && plain < TOGETHER_MAX && batch_is_plain(jobs[plain]) &&
+           jobs[plain]->queued_us - jobs[0]->queued_us <= apart_us)
+        plain++;
+    return plain;
+}
+
+/* Whether no server decided it. Then the others of its batch may take long, and it is told now. */
+static bool batch_is_undecided(const struct job *job)
+{
+    return job->code == WEIR_EUNREACHABLE || (job->n > 0 && job->folded[0].degraded);
+}
+
 static void batch_execute(napi_env env, void *data)
 {
     struct batch *batch = data;
@@ -110,26 +129,38 @@ static void batch_execute(napi_env env, void *data)
         return;
     }
     int code = batch_open(batch->store, &store, &error);
-    for (size_t i = 0; i < batch->n;) {
-        size_t plain = 0;
-        while (code == 0 && i + plain < batch->n && batch_is_plain(batch->jobs[i + plain]))
-            plain++;
+    for (bool late = false; batch->done < batch->n && !late;) {
+        struct job *const *jobs = batch->jobs + batch->done;
+        size_t plain = code ? 0 : batch_together(jobs, batch->n - batch->done, store);
         if (code) {
-            batch->jobs[i]->code = code;
-            batch->jobs[i]->error = error;
+            jobs[0]->code = code;
+            jobs[0]->error = error;
         } else if (plain > 1) {
-            batch_take_many(batch->jobs + i, plain, store);
+            batch_take_many(jobs, plain, store);
         } else {
-            batch_count_wait(batch->jobs[i]);
-            job_run(batch->jobs[i], store);
+            batch_count_wait(jobs[0]);
+            job_run(jobs[0], store);
         }
-        i += plain > 1 ? plain : 1;
+        for (size_t end = batch->done + (plain > 1 ? plain : 1); batch->done < end; batch->done++)
+            late = late || batch_is_undecided(batch->jobs[batch->done]);
     }
 }
 
 /* ---- on the environment's thread ---- */
 
 static void queue_pump(napi_env env, struct store *store);
+
+/* What was not run is the next in its lane. */
+static void batch_put_back(struct batch *batch)
+{
+    for (; batch->n > batch->done; batch->n--) {
+        struct job *job = batch->jobs[batch->n - 1];
+        struct lane *lane = &batch->store->lanes[job->lane];
+        job->next = lane->first;
+        lane->last = lane->first ? lane->last : &job->next;
+        lane->first = job;
+    }
+}
 
 static void batch_complete(napi_env env, napi_status status, void *data)
 {
@@ -138,6 +169,7 @@ static void batch_complete(napi_env env, napi_status status, void *data)
     (void)status; /* it is never cancelled */
     assert(store->batches > 0);
     store->batches--;
+    batch_put_back(batch);
     store->jobs -= (unsigned)batch->n;
     if (!batch->closes)
         store->lanes[batch->jobs[0]->lane].busy = false;

@@ -7,6 +7,7 @@
  *     take KEY LIMIT COST           code allowed limit remaining retry reset delay degraded charged
  *     peek KEY LIMIT COST             lease binding us receipt local
  *     part KEY LIMIT COST LEAST     like take, with a least
+ *     waited KEY LIMIT COST US      like take, by somebody who has waited for so long already
  *     acquire (KEY LIMIT COST) …    a lease of those that are concurrent
  *     takeall (KEY LIMIT COST) …    peekall (KEY LIMIT COST) …
  *     many N KEY LIMIT              code allowed degraded us     N requests, keys KEY:0 …
@@ -370,6 +371,19 @@ static void part(char **words)
     weir_limit_free(limit);
 }
 
+static void waited(char **words)
+{
+    weir_limit *limit = parse(words[1]);
+    weir_request request = weir_request_make(weir_key_text(words[0]), limit);
+    weir_decision d = {0};
+    request.cost = atoll(words[2]);
+    request.waited_us = atoll(words[3]);
+    long start = now_us();
+    int code = weir_take_all(store, &request, 1, &d);
+    print_decision(code, &d, now_us() - start);
+    weir_limit_free(limit);
+}
+
 static void odd(size_t bytes, long takes, const char *text)
 {
     weir_limit *limit = parse(text);
@@ -426,6 +440,8 @@ static void run(char **words, int n)
         print_slices();
     } else if (!strcmp(verb, "part") && n == 5) {
         part(words + 1);
+    } else if (!strcmp(verb, "waited") && n == 5) {
+        waited(words + 1);
     } else if (!strcmp(verb, "odd") && n == 4) {
         odd((size_t)atol(words[1]), atol(words[2]), words[3]);
     } else if (!strcmp(verb, "time") && n == 2) {

@@ -189,6 +189,52 @@ def test_late_replies_go_to_nobody(check):
             check(late > 0, "late: some replies came late")
 
 
+def test_waited_before(check):
+    """A call that has waited has the rest of its deadline. If that is shorter than servers lately took, it is not sent."""
+    limit = "fixed-window 5/h"
+    waits = 3700000  # three tenths of a second are left
+
+    def quick(driver, name):
+        for i in range(100):  # a busy machine may be late, but not each time
+            driver.take("quick", "fixed-window 1g/h")
+            if not driver.decide("waited", f"{name}:{i}", limit, 1, waits).degraded:
+                return True
+        return False
+
+    with redis_server.Server(WITH_MODULE) as server, server.client() as client, Proxy(server.port) as proxy:
+        with Driver(f"redis://127.0.0.1:{proxy.port}?deadline=4s&fail=closed") as driver:
+            settle_in(driver, check, "waited")
+            check(quick(driver, "before"), "waited: a quick server decides in the little time that is left")
+            proxy.mode, proxy.delay = "slow", 0.5
+            for i in range(4):
+                driver.take(f"slow:{i}", limit)
+            check.equal(driver.decide("waited", "unsent", limit, 1, waits).degraded, 1, "waited: a slow one does not")
+            check.equal(client.call("EXISTS", "weir:unsent"), 0, "waited: and is not asked")
+            driver.decide("waited", "little", limit, 1, 900000)
+            check.equal(client.call("EXISTS", "weir:little"), 1, "waited: after less than a quarter of the deadline it is asked all the same")
+            proxy.mode = "pass"
+            check(quick(driver, "after"), "waited: that it is quick again is noticed")
+
+
+def test_waited_before_is_no_miss(check):
+    """What had less than half of its deadline when it was sent says nothing about the server. While it is silent, no such call is sent."""
+    limit = "fixed-window 5/h"
+    with redis_server.Server(WITH_MODULE) as server, server.client() as client, Proxy(server.port) as proxy:
+        with Driver(f"redis://127.0.0.1:{proxy.port}?deadline=2s&fail=closed") as driver:
+            settle_in(driver, check, "no miss")
+            before = proxy.connections
+            server.signal(signal.SIGSTOP)
+            check.equal(driver.decide("waited", "sent", limit, 1, 1900000).degraded, 1, "no miss: a call with a tenth of a second left")
+            check.equal(driver.decide("waited", "unsent", limit, 1, 1500000).degraded, 1, "no miss: another one")
+            for _ in range(2):
+                check.equal(driver.take("missed", limit).degraded, 1, "no miss: two deadlines without an answer")
+            server.signal(signal.SIGCONT)
+            check.equal(client.call("PING"), "PONG", "no miss: the server is back")
+            check.equal(driver.take("back", limit).degraded, 0, "no miss: and decides")
+            check.equal(proxy.connections, before, "no miss: the connection is the same")
+            check.equal([client.call("EXISTS", f"weir:{key}") for key in ("sent", "unsent")], [1, 0], "no miss: who was asked for")
+
+
 def test_passwords(check):
     with redis_server.Server(WITH_MODULE) as server:
         with server.client() as client:
@@ -412,7 +458,8 @@ def test_verbs(check):
 
 TESTS = [test_verbs, test_exact, test_killed, test_stopped, test_restarted, test_script_flush,
          test_module_comes_and_goes, test_cut_within_a_reply, test_garbage, test_slow_replies,
-         test_replies_held_back, test_late_replies_go_to_nobody, test_passwords, test_few_rights, test_readonly, test_loading,
+         test_replies_held_back, test_late_replies_go_to_nobody, test_waited_before,
+         test_waited_before_is_no_miss, test_passwords, test_few_rights, test_readonly, test_loading,
          test_out_of_memory, test_command_says_why, test_away_at_open, test_fail_policies]
 
 if __name__ == "__main__":

@@ -31,6 +31,25 @@ async function standing() {
     await store.close();
 }
 
+// Both threads of the store wait for a server that is silent. What has waited for them too long is not sent.
+async function queued() {
+    const store = await Store.open(`${url}?deadline=2s&fail=closed`);
+    const both = (key) => store.takeAll([{ key, limit: MANY }, { key, limit: "token-bucket 1000000/s" }]);
+    while ((await both("first")).degraded);
+    process.kill(Number(pid), "SIGSTOP");
+    const calls = [both("busy1"), both("busy2")];
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    calls.push(store.take("queued", LIMIT));
+    check((await Promise.all(calls)).every((decision) => decision.degraded), "none is decided in time");
+    process.kill(Number(pid), "SIGCONT");
+    let left;
+    do
+        left = await store.peek("queued", LIMIT);
+    while (left.degraded);
+    same(left.remaining, 5, "what was queued was not charged");
+    await store.close();
+}
+
 async function local() {
     const store = new Store(`${url}?deadline=100ms&fail=local`);
     process.kill(Number(pid), "SIGSTOP");
@@ -75,4 +94,4 @@ async function sliced() {
     await store.close();
 }
 
-run([standing, local, away, sliced], []);
+run([standing, queued, local, away, sliced], []);
