@@ -9,6 +9,7 @@ import difflib
 import functools
 import hashlib
 import http
+import inspect
 import ipaddress
 import itertools
 import json
@@ -107,7 +108,7 @@ class Request:
 SERVER = "server"  # trusted_hops: the server knows who the client is
 # uvicorn does so for the peers of --forwarded-allow-ips, and leaves no trace of theirs. With * every client can choose its address.
 REPLACED = ("the server has put an address of X-Forwarded-For in the place of the client's: set trusted_hops to the number of proxies, or start "
-            "uvicorn with --no-proxy-headers")
+            "uvicorn with --no-proxy-headers (gunicorn: --forwarded-allow-ips \"\")")
 PROXY_TOLD = threading.Lock()  # who takes it tells; nobody gives it back
 
 
@@ -277,6 +278,8 @@ class Rule(NamedTuple):
         if self.name is not None and not (self.name and self.name.isascii() and self.name.isprintable()):
             raise ValueError(f"invalid name {self.name!r}: expected printable ASCII, which HTTP fields can hold")
         refuse_truth("shadow", self.shadow)
+        refuse_async(f"the key of the rule {self.called()}", self.key)
+        refuse_async(f"the cost of the rule {self.called()}", self.cost)
         return self
 
     def places(self) -> Optional[Places]:
@@ -325,11 +328,26 @@ def is_key(key: Key) -> bool:
     return 1 <= len(key.encode() if isinstance(key, str) else key) <= MOST_KEY
 
 
+def refuse_async(what: str, function: object) -> None:
+    """What it returns would be taken for the answer: a coroutine is true."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):
+        raise TypeError(f"{what} is async: expected a plain function, also with ASGI")
+
+
+def refuse_awaitable(what: str, answer: object) -> None:
+    """As refuse_async, of a function that does not look like one."""
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"{what} returned an awaitable: expected a plain function, also with ASGI")
+
+
 def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
     """A function, or paths: "/health", "/static/*"."""
     if exempt is None:
         return lambda request: False
     if callable(exempt):
+        refuse_async("exempt", exempt)
         return exempt
     if isinstance(exempt, (str, bytes)) or not isinstance(exempt, Iterable):
         raise TypeError(f"invalid exempt {exempt!r}: expected a function, or a list of paths, as [\"/health\"]")
@@ -414,6 +432,7 @@ class Guard:
         for word, given_function in (("on_denied", on_denied), ("on_shadow", on_shadow)):
             if given_function is not None and not callable(given_function):
                 raise TypeError(f"{word} must be a function of the request and the decision, not {type(given_function).__name__}")
+        refuse_async("on_shadow", on_shadow)
         given = as_rules(rules)
         self.store = as_store(store)
         self.store._deny_full()  # who finds no room is denied, with a decision
@@ -450,7 +469,10 @@ class Guard:
 
     def ask(self, request: Request) -> Optional[Asked]:
         """What the store is to be asked; None: no rule applies."""
-        if self.exempt(request):
+        exempt = self.exempt(request)
+        if exempt:
+            if exempt is not True:
+                refuse_awaitable("exempt", exempt)
             return None
         found: List[Tuple[Key, Rule, int]] = []
         shadows: List[Tuple[Key, Rule, int]] = []
@@ -493,7 +515,7 @@ class Guard:
                 continue
             request.key, request.rule, request.denied = key, rule, denied
             try:
-                self.on_shadow(request, decision)
+                refuse_awaitable("on_shadow", self.on_shadow(request, decision))
             except Exception:
                 self.warn("weir: on_shadow failed", trace=True)
 

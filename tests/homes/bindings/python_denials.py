@@ -295,6 +295,21 @@ def test_shadow(check, client):
     check.contains(raised(lambda: client(store_at(), weir.web.Rule("concurrent 5", shadow=True)), ValueError), "in shadow and concurrent", f"{web.kind}: slots")
 
 
+async def coroutine():
+    return True
+
+
+@both
+def test_awaitables(check, client):
+    """What a function returns, though it does not look async: a coroutine is true, so everybody would be exempt, and a dry run would look clean."""
+    web = client(store_at(), ONCE, exempt=lambda r: coroutine())
+    check.contains(raised(web.ask, TypeError), "exempt returned an awaitable", f"{web.kind}: nobody is exempt")
+    LOGGED.clear()
+    web = client(store_at(), weir.web.Rule(ONCE, shadow=True), on_shadow=lambda r, decision: coroutine())
+    check.equal([web.ask()[0] for _ in range(2)], [200, 200], f"{web.kind}: in shadow")
+    check(any("on_shadow failed" in line for line in LOGGED), f"{web.kind}: the log: {LOGGED}")
+
+
 @both
 def test_rules(check, client):
     for rule, kind, part in ((weir.web.Rule(ONCE, key=weir.web.by_header), TypeError, 'expected a call of it, as by_header("X-User")'),
@@ -552,7 +567,7 @@ def test_servers(check):
                 check.equal(400 in plain, "has put an address of X-Forwarded-For in the place" in workers.output(), f"{name}: the log")
 
 
-TESTS = [test_told, test_full_and_closed, test_same_key, test_chosen_keys, test_words, test_words_of_paths, test_words_of_shadows, test_shared_paths, test_shadow_mistakes, test_shadow_beside, test_one_line, test_shadow, test_rules, test_which_rule, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_proxy, test_replaced, test_servers]
+TESTS = [test_told, test_full_and_closed, test_same_key, test_chosen_keys, test_words, test_words_of_paths, test_words_of_shadows, test_shared_paths, test_shadow_mistakes, test_shadow_beside, test_one_line, test_shadow, test_awaitables, test_rules, test_which_rule, test_own_body, test_mistakes, test_async, test_second_rule, test_decorated_flask, test_decorated_fastapi, test_bad_addresses, test_proxy, test_replaced, test_servers]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -2,6 +2,7 @@
 """The middlewares of the Python package: rules, keys, fields, denials, failures of the store; called as WSGI and ASGI say, and
 in Flask, Django, Starlette and FastAPI."""
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -226,6 +227,15 @@ def test_mistakes(check, client):
     check.equal([web.ask()[0], web.ask()[0]], [200, 429], f"{client.kind}: without the field")
 
 
+async def coroutine(*_):
+    return True
+
+
+class Awaited:
+    async def __call__(self, *_):
+        return True
+
+
 @both
 def test_types(check, client):
     """An option of another type is refused at the start, by its name and value: a text from the environment is no number, and "false" is not False."""
@@ -234,6 +244,7 @@ def test_types(check, client):
                             (TypeError, "invalid shadow None", {"shadow": None}), (TypeError, "invalid cost '2'", {"cost": "2"}), (TypeError, "invalid cost True", {"cost": True}),
                             (TypeError, "invalid cost 1.5", {"cost": 1.5}), (TypeError, "invalid cost None", {"cost": None, "shadow": True}), (TypeError, "invalid name 5", {"name": 5}),
                             (TypeError, "invalid name b'login'", {"name": b"login", "shadow": True}), (ValueError, "invalid name ''", {"name": ""}), (TypeError, "invalid path 5", {"path": 5}),
+                            (TypeError, "the key of the rule \"fixed-window 5/h from-first\" is async", {"key": coroutine}), (TypeError, "is async", {"cost": functools.partial(coroutine)}),
                             (TypeError, "invalid path b'/login'", {"path": b"/login"}), (ValueError, "invalid path 5", {"path": ["/login", 5]}), (TypeError, "limit", {"limit": 5})):
         check(refuses(lambda its=its: client(store_at(), rule._replace(**its)), kind, part), f"{client.kind}: {its}")
     for kind, part, its in ((TypeError, "invalid deny_status '503'", {"deny_status": "503"}), (TypeError, "invalid deny_status 429.5", {"deny_status": 429.5}),
@@ -241,7 +252,8 @@ def test_types(check, client):
                             (TypeError, "invalid ipv4_prefix True", {"ipv4_prefix": True}), (TypeError, "invalid ipv6_prefix 48.0", {"ipv6_prefix": 48.0}),
                             (ValueError, "invalid ipv6_prefix 129: expected 1 to 128", {"ipv6_prefix": 129}), (ValueError, "invalid trusted_hops True", {"trusted_hops": True}),
                             (ValueError, "invalid trusted_hops '1'", {"trusted_hops": "1"}), (ValueError, "invalid on_error True", {"on_error": True}), (ValueError, "invalid headers None", {"headers": None}),
-                            (TypeError, "invalid exempt True", {"exempt": True}), (TypeError, "invalid exempt '/health'", {"exempt": "/health"}), (TypeError, "on_shadow", {"on_shadow": "log"})):
+                            (TypeError, "invalid exempt True", {"exempt": True}), (TypeError, "invalid exempt '/health'", {"exempt": "/health"}), (TypeError, "on_shadow", {"on_shadow": "log"}),
+                            (TypeError, "exempt is async", {"exempt": coroutine}), (TypeError, "exempt is async", {"exempt": Awaited()}), (TypeError, "on_shadow is async", {"on_shadow": coroutine})):
         check(refuses(lambda its=its: client(store_at(), rule, **its), kind, part), f"{client.kind}: {its}")
     check(refuses(lambda: weir.web.by_header("X-Key", secret="false"), TypeError, "invalid secret 'false'"), "secret of by_header")
 
