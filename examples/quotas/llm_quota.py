@@ -79,12 +79,12 @@ class Quota:
 
     def recover(self):
         """Settles what is open; an answer that a crash ended costs nothing. What weir cannot settle now is tried again. Returns the
-        receipts that are too old for it, or no longer valid: look at them, and refund them."""
+        receipts that were sent once and are too old to be sent again, or no longer valid: look at them, and refund them."""
         lost = []
-        for receipt, at in self._sql("select receipt, at from grants where end is null"):
+        for receipt, at, sent in self._sql("select receipt, at, actual is not null from grants where end is null"):
             if receipt in self.running:
                 continue
-            if self.now() - at > SETTLE_SECONDS:
+            if sent and self.now() - at > SETTLE_SECONDS:
                 self._sql("update grants set end = 'too old' where receipt = ?", receipt)
                 lost.append(receipt)
                 continue

@@ -113,9 +113,14 @@ def test_crashes(check):
         check.equal(running.left("ann", "pro")["used"], 8000, "an answer that is still written")
         check.equal(running._sql("select count(*) from grants where end is null"), [(0,)], "all is settled")
         lost = running.take("bob", "free", 1000)
+        running.take("bob", "free", 3000)
+        scene.server.kill()
+        running.settle(lost, 1000)  # which nobody hears
+        scene.server.start()
         scene.go(scene.now + llm_quota.SETTLE_SECONDS + 1)
         later = scene.start()
-        check.equal((later.recover(), later.recover()), ([lost.receipt], []), "too old to settle, told once")
+        check.equal((later.recover(), later.recover()), ([lost.receipt], []), "too old to be sent again, told once")
+        check.equal(later.left("bob", "free")["used"], 6000, "one that was never sent is settled")
 
 
 class Deaf(llm_quota.Quota):
