@@ -230,9 +230,9 @@ void server_spelling_look(struct server *server);
 #define SERVER_RECEIPT_SIZE 65
 /* What to do about receipts of other servers. */
 #define SERVER_RECEIPT_HINT                                                                        \
-    "counts and bursts may have changed since the take, but not the order of the limits, nor "     \
-    "the algorithm, period, precision, zone or anchor; if another server gave it, all of them "    \
-    "need the same WEIR_RECEIPT_SECRET"
+    "counts and bursts may have changed since the take, but not the algorithm, period, "           \
+    "precision, zone or anchor, nor the order of the limits; if another server gave it, all of "   \
+    "them need the same WEIR_RECEIPT_SECRET"
 int server_receipts_open(struct server *server, weir_error *err);
 /* What consecutive receipts of a thread have in common. Starts as zeros. */
 struct server_receipt_cache {

@@ -93,9 +93,11 @@ def heed_signals():
 
 
 def forgotten(tests):
-    """The tests of the program that are in no list, and so would never run."""
-    listed = {test.__name__ for test in tests}
-    return [name for name, it in vars(sys.modules["__main__"]).items()
+    """The tests of the program that are in no list of it, and so would never run."""
+    program = vars(sys.modules["__main__"])
+    lists = [tests, *(it for it in program.values() if isinstance(it, list))]
+    listed = {getattr(test, "__name__", "") for tests in lists for test in tests}
+    return [name for name, it in program.items()
             if name.startswith("test_") and getattr(it, "__module__", "") == "__main__" and name not in listed]
 
 

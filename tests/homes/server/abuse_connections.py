@@ -361,8 +361,10 @@ TESTS = [test_idle_connections, test_never_reading_over_resp, test_never_reading
          test_held_answers, test_delays_beyond_the_bound_are_denied, test_held_and_gone, test_most_connections,
          test_most_of_one_client, test_no_descriptors_left]
 
+LONG = [test_all_memory_is_bounded_together, test_more_held_answers_than_memory]
+
 if abuse_tools.is_long():
-    TESTS += [test_all_memory_is_bounded_together, test_more_held_answers_than_memory]
+    TESTS += LONG
 
 if __name__ == "__main__":
     sys.exit(abuse_tools.main(TESTS))
