@@ -179,10 +179,17 @@ static bool conditions_matches(const struct weir__condition *condition, struct w
     return weir__pattern_find(condition->exact, condition->exact_count, value);
 }
 
+static bool conditions_holds(const struct weir__condition *condition, struct weir__view *view)
+{
+    if (conditions_matches(condition, view) != condition->negated)
+        return true;
+    return condition->absent && view->values[condition->attribute].len == 0;
+}
+
 bool weir__conditions_hold(const struct weir__conditions *conditions, struct weir__view *view)
 {
     for (size_t i = 0; i < conditions->count; i++) {
-        if (conditions_matches(&conditions->items[i], view) == conditions->items[i].negated)
+        if (!conditions_holds(&conditions->items[i], view))
             return false;
     }
     return true;
@@ -199,12 +206,21 @@ size_t weir__any_of_holds(const struct weir__any_of *any, struct weir__view *vie
 
 /* ---- comparing ---- */
 
+/* Whether it lists the empty text, whatever it says of it. */
+static bool condition_lists_empty(const struct weir__condition *condition)
+{
+    const struct weir__span empty = {"", 0};
+    return condition->any || weir__pattern_find(condition->exact, condition->exact_count, empty);
+}
+
 static bool conditions_overlap(const struct weir__condition *a, const struct weir__condition *b)
 {
     if (a->negated && b->negated)
         return true;
-    if (a->negated || b->negated)
-        return !(a->negated ? a : b)->any; /* absent and present are all that is compared */
+    if (a->negated || b->negated) { /* absent and present are all that is compared */
+        const struct weir__condition *negated = a->negated ? a : b, *other = a->negated ? b : a;
+        return !negated->any || (negated->absent && condition_lists_empty(other));
+    }
     if (a->any || b->any)
         return true;
     bool networks = a->network_count > 0;
@@ -286,6 +302,8 @@ static bool condition_within(const struct weir__condition *a, const struct weir_
 {
     struct weir__condition listed = *b;
     size_t pairs = (a->pattern_count + a->network_count) * (b->pattern_count + b->network_count);
+    if (a->absent && !b->absent && condition_lists_empty(b))
+        return false;
     if (a->negated == b->negated)
         return a->negated ? condition_lists_all(b, a, left) : condition_lists_all(a, b, left);
     if (!b->negated || pairs > COMPARED_MAX || *left < pairs) /* an absent one fulfils a that is */

@@ -46,6 +46,7 @@ struct weir__condition {
     int attribute;
     bool negated;
     bool any;                             /* "*": whatever it is, it is there */
+    bool absent;                          /* negated, any; and what is empty counts as missing */
     const struct weir__pattern *patterns; /* in the file's order */
     size_t pattern_count;
     const struct weir__pattern *exact; /* of them those without a star, sorted */

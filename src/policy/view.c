@@ -159,12 +159,14 @@ const char *weir__attribute_meant(const struct weir__attributes *attributes, siz
     const struct weir__attribute *it = &attributes->items[i];
     const char *names[WEIR__COUNT(server_names) + WEIR__ATTRIBUTES_MAX + 1];
     size_t count = 0;
-    if (weir__attribute_known(it))
+    const bool field = !strncmp(it->name, "header.", 7); /* only compared with other fields */
+    if (weir__attribute_known(it) && !field)
         return NULL;
-    for (size_t j = 0; j < WEIR__COUNT(server_names); j++)
+    for (size_t j = 0; j < WEIR__COUNT(server_names) && !field; j++)
         names[count++] = server_names[j];
     for (size_t j = 0; j < attributes->count; j++) {
-        if (view_may_mean(attributes, i, j))
+        if (!strncmp(attributes->items[j].name, "header.", 7) == field &&
+            view_may_mean(attributes, i, j))
             names[count++] = attributes->items[j].name;
     }
     names[count] = NULL;

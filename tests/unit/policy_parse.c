@@ -642,6 +642,13 @@ static void test_note_late(void)
     note_says("{when: {plan: pro}, " TO(5) ", {when: {customer: acme}, " TO(5), NULL);
     note_says("{when: {plan: pro}, " TO(5) ", {when: {customer: acme, plan: pro}, " TO(8),
               "never applies");
+    note_says("{when: {plan: {absent: true}}, " TO(5) ", {when: {customer: a, plan: ''}, " TO(8),
+              "does not apply where"); /* an empty one is absent */
+    note_says("{when: {plan: {absent: true}}, " TO(5) ", {when: {customer: a, plan: x}, " TO(8),
+              NULL);
+    note_says("{when: {plan: {not: '*'}}, " TO(5) ", {when: {plan: {absent: true}}, " TO(8), NULL);
+    note_says("{when: {plan: {absent: true}}, " TO(5) ", {when: {plan: {not: '*'}}, " TO(8),
+              "never applies");
 #undef TO
 }
 

@@ -35,6 +35,7 @@ static void test_matching(void)
         {{{"host", "example.com", 0}}, ""},
         {{{"host", "www.example.com.evil", 0}}, ""},
         {{PATH("/private/x")}, "anonymous/{k} others/{k}"},
+        {{PATH("/private/x"), USER("")}, "anonymous/{k} others/{k}"}, /* as for keys */
         {{PATH("/private/x"), USER("ann")}, ""},
         {{PATH("/private/x"), USER("eve")}, "others/{k}"},
         {{IP("10.1.2.3")}, "net/{k}"},

@@ -166,7 +166,7 @@ static void match_read_special(struct weir__reader *reader, const struct weir__y
     } else if (negated) {
         match_read_values(reader, negated, ret);
     } else {
-        ret->any = weir__yaml_get_bool(reader->yaml, map, "absent", false);
+        ret->absent = ret->any = weir__yaml_get_bool(reader->yaml, map, "absent", false);
         if (!ret->any)
             weir__yaml_fail(reader->yaml, map->child->value,
                             "absent is true or left out; for what is present write \"*\"");
