@@ -411,8 +411,8 @@ void suggest_put_decide(struct weir__buffer *out, const struct desk_suggest *res
 {
     size_t count = result->heavy.count;
     weir__put_format(out,
-                     "%zu key%s that it would deny. You must decide: a friend, like an office or a "
-                     "probe, stays in the list below. An attacker must leave it.",
+                     "%zu key%s that it would deny. You must decide: keep a friend, like an office "
+                     "or a probe, in `allow` or `geo` below; delete an attacker there.",
                      count, say_s((int64_t)count));
 }
 
