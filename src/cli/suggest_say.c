@@ -69,6 +69,7 @@ static void say_span(struct weir__buffer *out, int64_t from_us, int64_t to_us)
     struct suggest_text from = say_time(from_us), to = say_time(to_us);
     bool same = strlen(to.text) > 11 && !strncmp(from.text, to.text, 11); /* the day */
     weir__put_format(out, "%s to %s", from.text, to.text + (same ? 11 : 0));
+    desk_put_zone(out, to_us);
 }
 
 void suggest_put_part(struct weir__buffer *out, const struct desk_part *part)

@@ -149,6 +149,15 @@ def test_words(check):
     for name, it in (("terminal", said), ("page", text)):
         check.contains(it, "40 keys with 2000 requests and no good answer (2026-11-16 21:06:", f"{name}: who and when")
         check.contains(it, "The goal does not protect them.", f"{name}: what it means")
+        spans = re.findall(r"(?:chosen on|judged on|answer \()[^0-9]*(?:2026-11-16 [0-9:]{8}) to [0-9:]{8}( UTC)?", it)
+        check.equal(spans, [" UTC"] * 3, f"{name}: in which zone times are")
+    check(re.search(r"<br>from 2026-11-16 [0-9:]{8} to 2026-11-16 [0-9:]{8} UTC", text), "page: the same of all")
+    check.contains(weir("replay", "token-bucket 1/m", path).stdout, "; times in UTC", "replay: the same of its chart")
+    trace = FOLDER / "zone.csv"
+    trace.write_text("time,key\n" + "".join(f"{i},k{i % 7}\n" for i in range(900)))
+    check("UTC" not in weir("suggest", trace, "--report", page).stdout + weir("replay", "token-bucket 1/m", trace).stdout, "a trace that begins at 0 has no zone")
+    check(not re.search(r"<br>from [^<]*UTC", page.read_text()), "nor has its page")
+    for name, it in (("terminal", said), ("page", text)):
         check.contains(it, "% of their requests would be denied", f"{name}: what the good one denies them")
         check.contains(it, "none of their requests would be denied: this limit does not stop them", f"{name}: the other one says so")
         check.contains(it, "met: besides the suspects 0 keys denied, and the goal permits 1", f"{name}: the goal")
