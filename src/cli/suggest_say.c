@@ -266,6 +266,16 @@ static const char *why_period(int64_t us)
     }
 }
 
+/* "a minute", "an hour", "10 seconds" */
+static struct suggest_text why_one_period(int64_t us)
+{
+    struct suggest_text ret;
+    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
+    const char *article = us == 10 * SECOND_US ? "" : us == 3600 * SECOND_US ? "an " : "a ";
+    weir__put_format(&buffer, "%s%s", article, why_period(us));
+    return ret;
+}
+
 /* What a limit lets a key do, in numbers of this limit. */
 static void why_put_meaning(struct weir__buffer *out, const struct suggest *suggest,
                             const weir_limit *limit)
@@ -285,11 +295,8 @@ static void why_put_meaning(struct weir__buffer *out, const struct suggest *sugg
             weir__put_text(out, ", and ");
         bool bucket = weir__algorithm_of(rule)->shape == WEIR__SHAPE_DEBT;
         if (!bucket)
-            weir__put_format(out, "%" PRId64 "%s within %s%s, fast or slowly", rule->count, unit,
-                             rule->period_us == 10 * SECOND_US     ? ""
-                             : rule->period_us == 3600 * SECOND_US ? "an "
-                                                                   : "a ",
-                             why_period(rule->period_us));
+            weir__put_format(out, "%" PRId64 "%s within %s, fast or slowly", rule->count, unit,
+                             why_one_period(rule->period_us).text);
         else if (rule->burst == 1 && !costs)
             weir__put_format(out, "%s every %s", answers ? "one such answer" : "once",
                              cli_exact(rule->period_us / rule->count).text);
@@ -305,14 +312,13 @@ static void why_put_counter(struct weir__buffer *out, const weir_limit *limit)
 {
     for (size_t i = 0; i < limit->count; i++) {
         const struct weir__rule *rule = &limit->rules[i];
-        const char *period = why_period(rule->period_us);
-        const char *a = rule->period_us == 3600 * SECOND_US ? "an" : "a";
+        struct suggest_text period = why_one_period(rule->period_us);
         if (weir__algorithm_of(rule)->shape == WEIR__SHAPE_PAIR)
             weir__put_format(out,
                              "Never more than %" PRId64 " at once; but whoever uses them up at the "
-                             "end of %s %s of the clock gets as many during the next: up to "
-                             "%" PRId64 " within %s %s. ",
-                             rule->count, a, period, 2 * rule->count, a, period);
+                             "end of %s of the clock gets as many during the next: up to "
+                             "%" PRId64 " within %s. ",
+                             rule->count, period.text, 2 * rule->count, period.text);
     }
 }
 
