@@ -89,7 +89,7 @@ int desk_suspects_find(struct desk_suggest *suggest, weir_error *err)
     return 0;
 }
 
-/* Whether there are many, and no suggestion that meets the goal denies half of what they ask for. */
+/* Whether there are many, and no suggestion that meets the goal denies half of their requests. */
 static bool suspects_are_slow(const struct desk_suggest *suggest)
 {
     const struct desk_part *parts = suggest->parts;
