@@ -75,8 +75,11 @@ static void print_chart(const struct desk_engine *engine, size_t candidate)
     desk_put_time(&buffer, engine->last_us);
     putchar('\n');
     cli_print_chart(&plot, first, last);
-    printf("%s%*sone bar is %s%s\n", style.dim, CLI_CHART_GUTTER, "",
-           cli_exact(from->width_us * (int64_t)each).text, style.off);
+    buffer = weir__buffer_over(last, sizeof last);
+    desk_put_zone(&buffer, engine->last_us);
+    printf("%s%*sone bar is %s%s%s%s\n", style.dim, CLI_CHART_GUTTER, "",
+           cli_exact(from->width_us * (int64_t)each).text, buffer.len ? "; times in" : "", last,
+           style.off);
 }
 
 static void print_legend(void)

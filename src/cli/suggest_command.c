@@ -101,6 +101,14 @@ static void command_put_paths(struct command *it, const struct suggest *suggest)
         command_put(it, suggest->begin < 0 ? "LOG…" : "LOG", NULL);
 }
 
+static void command_put_limit(struct command *it, const char *name, const weir_limit *limit)
+{
+    struct weir__buffer text = weir__buffer_growing();
+    weir__put_format(&text, "%s=%s", name, weir_limit_text(limit));
+    command_put(it, "--limit", text.data);
+    weir__buffer_free(&text);
+}
+
 static enum suggest_group command_group(const struct desk_suggestion *it)
 {
     return it->total ? SUGGEST_TOTAL : it->heavy ? SUGGEST_STRICT : SUGGEST_EACH;
@@ -111,6 +119,8 @@ bool suggest_put_command(struct weir__buffer *out, const struct suggest *suggest
 {
     const struct desk_suggest *result = suggest->result;
     struct command it = {out, broken, out->len};
+    const struct desk_suggestion tight = {.exempt = result->tight.exempt,
+                                          .heavy = desk_tight_is_heavy(result)};
     const char *const *spare = NULL;
     size_t count = 0, spared = 0;
     weir__put_text(out, "weir replay");
@@ -118,12 +128,15 @@ bool suggest_put_command(struct weir__buffer *out, const struct suggest *suggest
         const struct desk_suggestion *one = &result->suggestions[i];
         if (command_group(one) != group)
             continue;
-        struct weir__buffer limit = weir__buffer_growing();
-        weir__put_format(&limit, "%s=%s", desk_suggestion_name(one), weir_limit_text(one->limit));
-        command_put(&it, "--limit", limit.data);
-        weir__buffer_free(&limit);
+        command_put_limit(&it, desk_suggestion_name(one), one->limit);
         if (one->exempt)
             spared = suggest_left_out(suggest, one, &spare);
+        count++;
+    }
+    if (result->tight.limit && command_group(&tight) == group) {
+        command_put_limit(&it, "tight", result->tight.limit);
+        if (tight.exempt)
+            spared = suggest_left_out(suggest, &tight, &spare);
         count++;
     }
     for (size_t i = 0; i < spared; i++)

@@ -10,8 +10,9 @@
 #define FEW_KEYS 10    /* fewer say little */
 #define THIN 0.8       /* of what the goal permits: more leaves little room */
 #define SECOND_US INT64_C(1000000)
-#define HEAVY 0.5     /* of all requests: a key that should be known by name */
-#define ONE_PATH 0.95 /* of the requests of a key: nearly all */
+#define HEAVY 0.5      /* of all requests: a key that should be known by name */
+#define PROTECT_ROOM 2 /* times what came at most in a minute */
+#define ONE_PATH 0.95  /* of the requests of a key: nearly all */
 /* Of a path of the log, to be copied into a shell. */
 #define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
@@ -68,6 +69,7 @@ static void say_span(struct weir__buffer *out, int64_t from_us, int64_t to_us)
     struct suggest_text from = say_time(from_us), to = say_time(to_us);
     bool same = strlen(to.text) > 11 && !strncmp(from.text, to.text, 11); /* the day */
     weir__put_format(out, "%s to %s", from.text, to.text + (same ? 11 : 0));
+    desk_put_zone(out, to_us);
 }
 
 void suggest_put_part(struct weir__buffer *out, const struct desk_part *part)
@@ -141,6 +143,56 @@ static bool slow_put_where(struct weir__buffer *out, const struct suggest *sugge
     return true;
 }
 
+/* A window that is no suggestion: what it would do, and how to look at it. */
+static void slow_put_tight(struct weir__buffer *out, const struct desk_suggest *result)
+{
+    const struct desk_tight *tight = &result->tight;
+    int64_t requests = result->parts[0].suspect_requests + result->parts[1].suspect_requests;
+    bool heavy = desk_tight_is_heavy(result);
+    weir__put_format(out, "\"%s\"", weir_limit_text(tight->limit));
+    for (size_t i = 0; heavy && i < result->heavy.count; i++)
+        weir__put_format(out, "%s%s", i ? ", " : " without ",
+                         cli_show_text(result->heavy.texts[i]).text);
+    if (tight->exempt && !heavy)
+        weir__put_text(out, " without the keys to be spared");
+    weir__put_format(out, " would: in the whole log it denies %s of their requests, and ",
+                     suggest_percent((double)tight->suspects_denied / (double)requests).text);
+    if (tight->others_denied == 0)
+        weir__put_text(out, "nobody else");
+    else
+        weir__put_format(out, "%" PRId64 " request%s of %" PRId64 " other key%s",
+                         tight->others_denied, say_s(tight->others_denied),
+                         tight->others_keys_denied, say_s(tight->others_keys_denied));
+    weir__put_text(out, ". It was chosen with the suspects of both halves, so nothing has judged "
+                        "it. The weir replay below shows it as \"tight\". ");
+}
+
+/* A limit for all together that the busiest minute of the others keeps with room; 0: the one with
+ * the suspects hardly exceeds it, or as much is protected already. */
+static int64_t slow_protect(const struct desk_suggest *result)
+{
+    const struct desk_asked *asked = &result->suspects.asked;
+    const struct desk_goal *goal = &result->goal;
+    int64_t rate = desk_nice[desk_nice_up(PROTECT_ROOM * asked->others_most)];
+    int64_t minute = goal->protect_us == SECOND_US ? 60 * goal->protect : goal->protect;
+    bool useful = asked->others_most > 0 && asked->all_most >= PROTECT_ROOM * rate;
+    return useful && (minute == 0 || rate < minute) ? rate : 0;
+}
+
+/* What helps if no limit for each key does. */
+static void slow_put_else(struct weir__buffer *out, const struct desk_suggest *result)
+{
+    int64_t rate = slow_protect(result);
+    weir__put_format(out, "%s each account (docs/LOGIN.md)",
+                     result->tight.limit ? "Or limit" : "Limit");
+    if (rate > 0)
+        weir__put_format(out,
+                         ", or all together: --protect %" PRId64 "/m; without the suspects at "
+                         "most %" PRId64 " came in a minute",
+                         rate, result->suspects.asked.others_most);
+    weir__put_text(out, ".");
+}
+
 void suggest_put_slow(struct weir__buffer *out, const struct suggest *suggest)
 {
     const struct desk_suggest *result = suggest->result;
@@ -148,12 +200,13 @@ void suggest_put_slow(struct weir__buffer *out, const struct suggest *suggest)
     if (!result->suspects.slow)
         return;
     weir__put_format(out,
-                     "No limit for each %s was found that keeps the goal and stops the suspects: "
-                     "each asks only about %" PRId64 " times. ",
-                     suggest->key_text, requests / result->suspects.keys);
+                     "None of these limits meets the goal and denies half of what the suspects "
+                     "ask for: each asks only about %" PRId64 " times. ",
+                     requests / result->suspects.keys);
+    if (result->tight.limit)
+        slow_put_tight(out, result);
     if (!slow_put_where(out, suggest))
-        weir__put_text(out, "Limit each account (docs/LOGIN.md), or all together: --protect RATE, "
-                            "like 60/m.");
+        slow_put_else(out, result);
 }
 
 void suggest_put_stops(struct weir__buffer *out, const struct desk_suggest *result, size_t i)
@@ -213,6 +266,16 @@ static const char *why_period(int64_t us)
     }
 }
 
+/* "a minute", "an hour", "10 seconds" */
+static struct suggest_text why_one_period(int64_t us)
+{
+    struct suggest_text ret;
+    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
+    const char *article = us == 10 * SECOND_US ? "" : us == 3600 * SECOND_US ? "an " : "a ";
+    weir__put_format(&buffer, "%s%s", article, why_period(us));
+    return ret;
+}
+
 /* What a limit lets a key do, in numbers of this limit. */
 static void why_put_meaning(struct weir__buffer *out, const struct suggest *suggest,
                             const weir_limit *limit)
@@ -232,11 +295,8 @@ static void why_put_meaning(struct weir__buffer *out, const struct suggest *sugg
             weir__put_text(out, ", and ");
         bool bucket = weir__algorithm_of(rule)->shape == WEIR__SHAPE_DEBT;
         if (!bucket)
-            weir__put_format(out, "%" PRId64 "%s within %s%s, fast or slowly", rule->count, unit,
-                             rule->period_us == 10 * SECOND_US     ? ""
-                             : rule->period_us == 3600 * SECOND_US ? "an "
-                                                                   : "a ",
-                             why_period(rule->period_us));
+            weir__put_format(out, "%" PRId64 "%s within %s, fast or slowly", rule->count, unit,
+                             why_one_period(rule->period_us).text);
         else if (rule->burst == 1 && !costs)
             weir__put_format(out, "%s every %s", answers ? "one such answer" : "once",
                              cli_exact(rule->period_us / rule->count).text);
@@ -252,14 +312,13 @@ static void why_put_counter(struct weir__buffer *out, const weir_limit *limit)
 {
     for (size_t i = 0; i < limit->count; i++) {
         const struct weir__rule *rule = &limit->rules[i];
-        const char *period = why_period(rule->period_us);
-        const char *a = rule->period_us == 3600 * SECOND_US ? "an" : "a";
+        struct suggest_text period = why_one_period(rule->period_us);
         if (weir__algorithm_of(rule)->shape == WEIR__SHAPE_PAIR)
             weir__put_format(out,
                              "Never more than %" PRId64 " at once; but whoever uses them up at the "
-                             "end of %s %s of the clock gets as many during the next: up to "
-                             "%" PRId64 " within %s %s. ",
-                             rule->count, a, period, 2 * rule->count, a, period);
+                             "end of %s of the clock gets as many during the next: up to "
+                             "%" PRId64 " within %s. ",
+                             rule->count, period.text, 2 * rule->count, period.text);
     }
 }
 
@@ -359,8 +418,8 @@ void suggest_put_decide(struct weir__buffer *out, const struct desk_suggest *res
 {
     size_t count = result->heavy.count;
     weir__put_format(out,
-                     "%zu key%s that it would deny. You must decide: a friend, like an office or a "
-                     "probe, stays in the list below. An attacker must leave it.",
+                     "%zu key%s that it would deny. You must decide: keep a friend, like an office "
+                     "or a probe, in `allow` or `geo` below; delete an attacker there.",
                      count, say_s((int64_t)count));
 }
 

@@ -67,6 +67,8 @@ void desk_report_html(const struct desk_report *report, struct weir__buffer *out
 /* 2026-11-16 07:30:00, or its end where the rest is not needed. Times before 2001 are those of
  * traces that count from 0: in seconds. */
 void desk_put_time(struct weir__buffer *buffer, int64_t us);
+/* " UTC", if it is a date: times of a trace may count from 0. */
+void desk_put_zone(struct weir__buffer *buffer, int64_t us);
 /* Where ticks of an axis stand: the distance, at most so many fit. */
 int64_t desk_tick_us(int64_t span_us, size_t most);
 /* The label of a tick: a time of day, or a date at midnight. */

@@ -374,6 +374,7 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
         desk_put_time(out, engine->first_us);
         weir__put_text(out, " to ");
         desk_put_time(out, engine->last_us);
+        desk_put_zone(out, engine->last_us);
         html_put_whose(out, report);
     }
     weir__put_text(out, "</p>\n");

@@ -163,10 +163,22 @@ static bool suggest_divide(struct desk_suggest *suggest)
                              (double)span_us / 1e6);
 }
 
+bool desk_suggest_meets(const struct desk_suggest *suggest, const struct desk_engine *engine,
+                        size_t candidate, const struct desk_outcome *outcome)
+{
+    const struct desk_goal *goal = &suggest->goal;
+    const struct desk_part *part = &suggest->parts[1];
+    double others = desk_share_of_time(engine, candidate, true).part;
+    return desk_part_requests(part) > part->spared && outcome->spared_denied == 0 &&
+           (goal->keys < 0 ||
+            outcome->others_keys_denied <= desk_goal_keys(goal, desk_part_keys(part))) &&
+           (goal->requests < 0 || others * (double)DESK_MILLION <= (double)goal->requests) &&
+           (goal->protect == 0 || outcome->highest <= goal->protect);
+}
+
 /* The second part, under the limits that were chosen. */
 static int suggest_judge(struct desk_suggest *suggest, weir_error *err)
 {
-    const struct desk_goal *goal = &suggest->goal;
     desk_engine_free(suggest->judged); /* before its candidates change */
     suggest->judged = NULL;
     for (size_t i = 0; i < suggest->count; i++) {
@@ -174,28 +186,26 @@ static int suggest_judge(struct desk_suggest *suggest, weir_error *err)
         suggest->candidates[i] =
             (struct desk_candidate){desk_suggestion_name(it), it->limit, it->total, it->exempt};
     }
-    int code = desk_suggest_engine(suggest, suggest->candidates, suggest->count, false,
-                                   &suggest->judged, err);
-    if (code == 0)
-        code = desk_suggest_pass(suggest, &suggest->parts[1], suggest->judged, err);
+    struct desk_part *part = &suggest->parts[1];
+    struct desk_engine *engine;
+    int code =
+        desk_suggest_engine(suggest, suggest->candidates, suggest->count, false, &engine, err);
     if (code)
         return code;
-    struct desk_part *part = &suggest->parts[1];
-    desk_part_read(suggest, part, suggest->judged);
-    suggest->lossy |= desk_engine_is_lossy(suggest->judged);
+    suggest->judged = engine;
+    code = desk_suggest_pass(suggest, part, engine, err);
+    if (code)
+        return code;
+    desk_part_read(suggest, part, engine);
+    suggest->lossy |= desk_engine_is_lossy(engine);
     for (size_t i = 0; i < suggest->count; i++) {
         struct desk_suggestion *it = &suggest->suggestions[i];
         struct desk_outcome *outcome = &it->outcome;
-        desk_outcome_read(suggest, suggest->judged, i, outcome);
+        desk_outcome_read(suggest, engine, i, outcome);
         it->keys = desk_share_of(outcome->keys_denied, part->keys, Z_95);
-        it->requests = desk_share_of_time(suggest->judged, i, false);
-        it->others_part = desk_share_of_time(suggest->judged, i, true).part;
-        it->meets = desk_part_requests(part) > part->spared && outcome->spared_denied == 0 &&
-                    (goal->keys < 0 ||
-                     outcome->others_keys_denied <= desk_goal_keys(goal, desk_part_keys(part))) &&
-                    (goal->requests < 0 ||
-                     it->others_part * (double)DESK_MILLION <= (double)goal->requests) &&
-                    (goal->protect == 0 || outcome->highest <= goal->protect);
+        it->requests = desk_share_of_time(engine, i, false);
+        it->others_part = desk_share_of_time(engine, i, true).part;
+        it->meets = desk_suggest_meets(suggest, engine, i, outcome);
     }
     return 0;
 }
@@ -313,16 +323,10 @@ static int suggest_offer_gentle(struct desk_suggest *suggest, weir_error *err)
     return suggest_judge(suggest, err);
 }
 
-static int suggest_run(struct desk_suggest *suggest, weir_error *err)
+/* Chooses, judges, and looks at what came out. */
+static int suggest_work(struct desk_suggest *suggest, struct desk_search *searches, weir_error *err)
 {
-    int code = suggest_read_whole(suggest, err);
-    if (code || !suggest_divide(suggest))
-        return code;
-    struct desk_search *searches = calloc(2, sizeof *searches);
-    if (!searches)
-        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory");
-    code = suggest_choose(suggest, searches, err);
-    free(searches);
+    int code = suggest_choose(suggest, searches, err);
     if (code || suggest->verdict != DESK_SUGGESTED)
         return code;
     if (suggest->count > 0)
@@ -334,9 +338,22 @@ static int suggest_run(struct desk_suggest *suggest, weir_error *err)
     if (code == 0)
         code = suggest_put_in_order(suggest, err);
     if (code == 0)
-        code = desk_suspects_look(suggest, err);
+        code = desk_suspects_look(searches, err);
     if (code == 0)
         desk_goal_conclude(suggest);
+    return code;
+}
+
+static int suggest_run(struct desk_suggest *suggest, weir_error *err)
+{
+    int code = suggest_read_whole(suggest, err);
+    if (code || !suggest_divide(suggest))
+        return code;
+    struct desk_search *searches = calloc(2, sizeof *searches);
+    if (!searches)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory");
+    code = suggest_work(suggest, searches, err);
+    free(searches);
     return code;
 }
 
@@ -361,6 +378,7 @@ void desk_suggest_free(struct desk_suggest *suggest)
     desk_engine_free(suggest->suspects.hidden);
     desk_engine_free(suggest->judged); /* before its limits */
     weir_limit_free(suggest->gentle.limit);
+    weir_limit_free(suggest->tight.limit);
     for (size_t i = 0; i < DESK_SUGGESTIONS; i++)
         weir_limit_free(suggest->suggestions[i].limit);
     free(suggest);

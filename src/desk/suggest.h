@@ -6,6 +6,7 @@
  *     peaks.c       choose.c: the best are chosen  goal.c: whether that is enough
  *     suspects.c                                   hurt.c: whom they deny besides suspects
  *     heavy.c                                      profile.c: a closer look at some keys
+ *                                                  tight.c: if they do not stop suspects
  *
  * The log is read several times: once to know its span and its keys, a few times the first half of
  * its time to choose, and once the rest to judge what was chosen. What is judged was never looked
@@ -121,10 +122,12 @@ struct desk_vote {
     int64_t votes;    /* of requests that were seen */
 };
 
-/* What several keys asked for. */
+/* What several keys asked for, and the busiest minute of the clock. */
 struct desk_asked {
     struct desk_vote path, method;
     int64_t requests;
+    int64_t minute, all, others;   /* requests in the last minute: of all keys, of all others */
+    int64_t all_most, others_most; /* in any minute */
 };
 
 /* What the whole log says about a key. */
@@ -212,8 +215,16 @@ struct desk_suspects {
     int64_t keys;                      /* suspects of the whole log */
     bool some_unrefused;               /* one of them had an answer that did not refuse it */
     bool forgotten;                    /* too many keys for the memory, so nobody is one */
-    bool slow;                         /* they are many, and no suggestion stops them */
-    struct desk_asked asked;           /* then: what they asked for */
+    bool slow;               /* they are many, and no suggestion that meets the goal stops them */
+    struct desk_asked asked; /* then: what they asked for */
+};
+
+/* ---- a window that would stop suspects that no suggestion stops (tight.c) ---- */
+
+struct desk_tight {
+    weir_limit *limit; /* NULL: there is none, or it is not needed */
+    bool exempt;       /* it leaves out the keys to be spared, or the heavy ones */
+    int64_t suspects_denied, others_denied, others_keys_denied; /* in the whole log */
 };
 
 struct desk_suggest {
@@ -232,6 +243,7 @@ struct desk_suggest {
     size_t peak_count; /* spans that the log is long enough for */
     struct desk_heavy heavy;
     struct desk_suspects suspects;
+    struct desk_tight tight;
     size_t unmatched; /* 1 + which of options.spare no key is like; WEIR_EINVAL unless `selects` */
     int passes;       /* that were made */
     bool lossy;       /* keys were forgotten while choosing or judging */
@@ -352,10 +364,19 @@ bool desk_heavy_stops_friend(const struct desk_heavy *heavy, const struct desk_e
 int desk_suspects_note(struct desk_engine *engine, const struct desk_arrival *arrival);
 /* Who is one, once the whole log was read. */
 int desk_suspects_find(struct desk_suggest *suggest, weir_error *err);
-/* Of suspects that no suggestion stops: what they asked for. */
-int desk_suspects_look(struct desk_suggest *suggest, weir_error *err);
-/* Notes what a suspect asked for. */
+/* Of suspects that no suggestion stops: what they asked for, and what would stop them. */
+int desk_suspects_look(const struct desk_search searches[2], weir_error *err);
+/* Notes an arrival of the whole log, and what it asked for if it is of a suspect. */
 void desk_suspects_ask(const struct desk_pass *pass, const struct desk_arrival *arrival);
+
+/* tight.c: a window that stops suspects and keeps the goal in both parts, if there is one. */
+int desk_tight_find(const struct desk_search searches[2], weir_error *err);
+
+/* Whether it leaves out the heavy keys. */
+static inline bool desk_tight_is_heavy(const struct desk_suggest *suggest)
+{
+    return suggest->tight.exempt && suggest->options.spare_count == 0;
+}
 
 /* hurt.c: whom the suggestions deny that is no suspect, in the whole log. */
 int desk_hurt_find(struct desk_suggest *suggest, weir_error *err);
@@ -375,6 +396,9 @@ void desk_part_read(const struct desk_suggest *suggest, struct desk_part *part,
                     const struct desk_engine *engine);
 int desk_suggest_pass(struct desk_suggest *suggest, const struct desk_part *part,
                       struct desk_engine *engine, weir_error *err);
+/* Whether what a candidate did in the second part, which was judged already, meets the goal. */
+bool desk_suggest_meets(const struct desk_suggest *suggest, const struct desk_engine *engine,
+                        size_t candidate, const struct desk_outcome *outcome);
 void desk_outcome_read(const struct desk_suggest *suggest, const struct desk_engine *engine,
                        size_t candidate, struct desk_outcome *ret);
 

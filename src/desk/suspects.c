@@ -14,8 +14,9 @@
 const char *const desk_suspects_carried[1] = {"status"};
 
 #define OTHERWISE_ONE_OF 20 /* answers; so with fewer requests every answer must refuse */
-#define MANY 10             /* fewer can be named */
-#define SLOW 2              /* a limit that lets more than half through does not stop them */
+#define MINUTE_US INT64_C(60000000)
+#define MANY 10 /* fewer can be named */
+#define SLOW 2  /* a limit that lets more than half through does not stop them */
 
 /* A line without a readable status says nothing: it is taken for an answer that refuses nobody. */
 static bool suspects_is_refusal(const struct desk_arrival *arrival)
@@ -88,31 +89,72 @@ int desk_suspects_find(struct desk_suggest *suggest, weir_error *err)
     return 0;
 }
 
-/* Whether there are many, and no suggestion denies half of what they ask for. */
+/* Whether there are many, and no suggestion that meets the goal denies half of their requests. */
 static bool suspects_are_slow(const struct desk_suggest *suggest)
 {
     const struct desk_part *parts = suggest->parts;
     int64_t most = 0, requests = parts[0].suspect_requests + parts[1].suspect_requests;
     for (size_t i = 0; i < suggest->count; i++) {
         const struct desk_suggestion *it = &suggest->suggestions[i];
-        most = weir__max(most, it->chosen.suspects_denied + it->outcome.suspects_denied);
+        if (it->meets)
+            most = weir__max(most, it->chosen.suspects_denied + it->outcome.suspects_denied);
     }
-    return suggest->judged && suggest->goal.protect == 0 && suggest->suspects.keys >= MANY &&
-           SLOW * most < requests;
+    return suggest->judged && suggest->suspects.keys >= MANY && SLOW * most < requests;
+}
+
+/* Requests of one minute of the clock, all keys together. */
+static void suspects_note_minute(struct desk_asked *it, int64_t time_us, bool suspect)
+{
+    int64_t minute = time_us / MINUTE_US;
+    if (minute != it->minute)
+        it->all = it->others = 0;
+    it->minute = minute;
+    it->all++;
+    it->others += !suspect;
+    it->all_most = weir__max(it->all_most, it->all);
+    it->others_most = weir__max(it->others_most, it->others);
 }
 
 void desk_suspects_ask(const struct desk_pass *pass, const struct desk_arrival *arrival)
 {
     const struct desk_suggest *suggest = pass->suggest;
     const struct desk_key *key = desk_engine_find(suggest->whole, arrival->hash);
-    if (key && !key->spared && desk_suspects_has(suggest->suspects.answers, arrival->hash))
+    bool suspect =
+        key && !key->spared && desk_suspects_has(suggest->suspects.answers, arrival->hash);
+    suspects_note_minute(pass->asked, arrival->time_us, suspect);
+    if (suspect)
         desk_asked_note(pass->asked, arrival);
 }
 
-int desk_suspects_look(struct desk_suggest *suggest, weir_error *err)
+/* The whole log once more: what suspects asked for, and what a tight window would have done. */
+static int suspects_look_closely(struct desk_suggest *suggest, weir_error *err)
 {
     const struct desk_part all = {.from_us = INT64_MIN, .to_us = INT64_MAX};
-    const struct desk_pass pass = {.asked = &suggest->suspects.asked};
+    const struct desk_candidate candidate = {"tight", suggest->tight.limit, false,
+                                             suggest->tight.exempt};
+    struct desk_pass pass = {.asked = &suggest->suspects.asked};
+    struct desk_outcome outcome;
+    int code = 0;
+    if (candidate.limit)
+        code = desk_suggest_engine(suggest, &candidate, 1, false, &pass.engine, err);
+    if (code == 0)
+        code = desk_suggest_read(suggest, &all, pass, err);
+    if (code == 0 && pass.engine) {
+        desk_outcome_read(suggest, pass.engine, 0, &outcome);
+        suggest->tight.suspects_denied = outcome.suspects_denied;
+        suggest->tight.others_denied = outcome.others_denied;
+        suggest->tight.others_keys_denied = outcome.others_keys_denied;
+    }
+    desk_engine_free(pass.engine);
+    return code;
+}
+
+int desk_suspects_look(const struct desk_search searches[2], weir_error *err)
+{
+    struct desk_suggest *suggest = searches[0].suggest;
     suggest->suspects.slow = suspects_are_slow(suggest);
-    return suggest->suspects.slow ? desk_suggest_read(suggest, &all, pass, err) : 0;
+    if (!suggest->suspects.slow)
+        return 0;
+    int code = suggest->goal.protect == 0 ? desk_tight_find(searches, err) : 0;
+    return code ? code : suspects_look_closely(suggest, err);
 }

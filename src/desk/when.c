@@ -38,6 +38,11 @@ void desk_put_time(struct weir__buffer *buffer, int64_t us)
                      (int)(second / 3600), (int)(second / 60 % 60), (int)(second % 60));
 }
 
+void desk_put_zone(struct weir__buffer *buffer, int64_t us)
+{
+    weir__put_text(buffer, us < REAL_US ? "" : " UTC");
+}
+
 int64_t desk_tick_us(int64_t span_us, size_t most)
 {
     static const int64_t ticks[] = {

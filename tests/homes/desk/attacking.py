@@ -11,6 +11,7 @@ import json
 import pathlib
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from lib import checks, weir_server
 T = 1794787200  # 2026-11-16T00:00:00Z
 OFFICE = "192.0.2.10"
 CLIENTS, ATTACKERS, GUESSES = 200, 40, 50
+NO_LIMIT = "None of these limits meets the goal and denies half of what the suspects ask for"
 ALL_LOGIN = "All their requests are POST /login: try"
 LOGIN = ("--where", "path=/login", "--where", "method=POST")
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="weir-attack-"))
@@ -147,6 +149,15 @@ def test_words(check):
     for name, it in (("terminal", said), ("page", text)):
         check.contains(it, "40 keys with 2000 requests and no good answer (2026-11-16 21:06:", f"{name}: who and when")
         check.contains(it, "The goal does not protect them.", f"{name}: what it means")
+        spans = re.findall(r"(?:chosen on|judged on|answer \()[^0-9]*(?:2026-11-16 [0-9:]{8}) to [0-9:]{8}( UTC)?", it)
+        check.equal(spans, [" UTC"] * 3, f"{name}: in which zone times are")
+    check(re.search(r"<br>from 2026-11-16 [0-9:]{8} to 2026-11-16 [0-9:]{8} UTC", text), "page: the same of all")
+    check.contains(weir("replay", "token-bucket 1/m", path).stdout, "; times in UTC", "replay: the same of its chart")
+    trace = FOLDER / "zone.csv"
+    trace.write_text("time,key\n" + "".join(f"{i},k{i % 7}\n" for i in range(900)))
+    check("UTC" not in weir("suggest", trace, "--report", page).stdout + weir("replay", "token-bucket 1/m", trace).stdout, "a trace that begins at 0 has no zone")
+    check(not re.search(r"<br>from [^<]*UTC", page.read_text()), "nor has its page")
+    for name, it in (("terminal", said), ("page", text)):
         check.contains(it, "% of their requests would be denied", f"{name}: what the good one denies them")
         check.contains(it, "none of their requests would be denied: this limit does not stop them", f"{name}: the other one says so")
         check.contains(it, "met: besides the suspects 0 keys denied, and the goal permits 1", f"{name}: the goal")
@@ -232,20 +243,67 @@ def test_slow(check):
     slow = [Row(draw.uniform(13, 19) * 3600, f"203.0.113.{i + 1}", 401) for i in range(ATTACKERS) for _ in range(6)]
     path = FOLDER / "slow.log"
     path.write_text("".join(line(row) for row in sorted([*clients(draw), *office(draw), *slow])))
-    start = "No limit for each ip was found that keeps the goal and stops the suspects: each asks only about 6 times."
-    rest = "Limit each account (docs/LOGIN.md), or all together: --protect RATE, like 60/m."
+    start = f"{NO_LIMIT}: each asks only about 6 times."
+    rest = "Limit each account (docs/LOGIN.md)."
     for log, where, said in ((path, LOGIN, f"{start} {rest}"), (path, [], f"{start} {ALL_LOGIN} --where path=/login --where method=POST."),
                              (path, LOGIN[2:], f"{start} All their requests are for /login: try --where path=/login."), (shop("fast.log", [21.1]), LOGIN, None)):
         told = suggest(check, log, *where, "--report", page)
         check.equal(told["suspects_hint"], said, f"{log.name} {where}: for machines")
         out = " ".join(weir("suggest", log, *where).stdout.split())
         check.equal((start in out, start in html.unescape(page.read_text())), (bool(said), bool(said)), f"{log.name}: terminal, page")
-    told = suggest(check, path, *LOGIN, "--protect", "60/m")
-    check(told["suggestions"][0]["meets_goal"] and told["suspects_hint"] is None, "what the hint names leads to a limit")
+    check.equal(suggest(check, path, *LOGIN, "--protect", "60/m")["suspects_hint"], f"{start} {rest}", "with --protect, too")
+
+
+def test_together(check):
+    """The hint names a limit for all together only if the attack exceeds it by far. It is made of the busiest minute without suspects."""
+    draw, path = random.Random(checks.seed()), FOLDER / "together.log"
+    rows = [*clients(draw), *office(draw)]
+    busiest = max(collections.Counter(int(row.at) // 60 for row in rows if row.path == "/login").values())
+    rows += [Row(21 * 3600 + draw.uniform(0, 240), f"203.0.{i >> 7}.{i & 127}", 401) for i in range(150) for _ in range(6)]
+    path.write_text("".join(line(row) for row in sorted(rows)))
+    rate = next(n for n in (5, 10, 15, 20, 30, 50) if n >= 2 * busiest)
+    said = f"all together: --protect {rate}/m; without the suspects at most {busiest} came in a minute."
+    for words in ((), ("--protect", "150/m")):
+        told = suggest(check, path, *LOGIN, *words)
+        check.contains(told["suspects_hint"] or "", said, f"{words}: what to protect")
+    told = suggest(check, path, *LOGIN, "--protect", f"{rate}/m")
+    best = max(told["suggestions"], key=lambda it: of_suspects(told, it))
+    check(best["meets_goal"] and of_suspects(told, best) > 0.5, f"it stops them: {best['limits']}, {of_suspects(told, best)}")
+    check("--protect" not in (told["suspects_hint"] or ""), "no hint at what is protected already")
+
+
+def test_tight(check):
+    """An attack in the second half that the limits chosen on the first half let through: the hint names a window that keeps the goal in both, says what it
+    would do to whom, and that nothing has judged it. A command shows it."""
+    draw, path, page = random.Random(checks.seed()), FOLDER / "tight.log", FOLDER / "tight.html"
+    rows, seen = [*office(draw), *office(draw)], collections.Counter()
+    for row in clients(draw):
+        seen[row.ip] += row.path == "/login"
+        if seen[row.ip] <= 4:
+            rows.append(row)
+    rows += [Row(20 * 3600 + draw.uniform(0, 7200), f"203.0.113.{i + 1}", 401) for i in range(ATTACKERS) for _ in range(25)]
+    path.write_text("".join(line(row) for row in sorted(rows)))
+    for words, left_out in (((), f" without {OFFICE}"), (("--spare", OFFICE), " without the keys to be spared"), (("--where", f"ip!={OFFICE}"), "")):
+        told = suggest(check, path, *LOGIN, *words, "--report", page)
+        name, hint = f"{words}", told["suspects_hint"] or ""
+        check(not any(it["meets_goal"] and of_suspects(told, it) >= 0.5 for it in told["suggestions"]), f"{name}: no suggestion stops them")
+        check.contains(hint, "It was chosen with the suspects of both halves, so nothing has judged it.", f"{name}: how it was chosen")
+        command = [shlex.split(it) for it in told["replay"] if " 'tight=" in it]
+        if not check.equal(len(command), 1, f"{name}: a command shows it"):
+            continue
+        words = [word for word in command[0][1:] if word not in ("--report", "report.html")]
+        seen, attack = ({it["name"]: it for it in json.loads(weir(*words, "--json", *more).stdout)["candidates"]}["tight"] for more in ((), ("--where", "ip=203.0.113.0/24")))
+        others = (seen["denied"] - attack["denied"], seen["keys_denied"] - attack["keys_denied"])
+        whom = f"{others[0]} request{'s' * (others[0] != 1)} of {others[1]} other key{'s' * (others[1] != 1)}" if others[0] else "nobody else"
+        check.contains(hint, f'"{seen["limits"]}"{left_out} would: in the whole log it denies {attack["denied"] / ATTACKERS / .25:.1f}% of their requests, and {whom}.',
+                       f"{name}: as replay says")
+        check(attack["denied"] >= 0.5 * ATTACKERS * 25 and others[1] <= 2, f"{name}: it stops them, and hardly anybody else: {seen['limits']}")
+        check("tight" not in [it["name"] for it in told["suggestions"]], f"{name}: it is no suggestion")
+        check.contains(html.unescape(page.read_text()), hint, f"{name}: the page has the hint")
 
 
 def test_printed(check):
-    """No hint beside a limit that stops suspects, though it misses the goal: the hint would say that there is none."""
+    """A limit that stops suspects, but misses the goal, does not hide the hint."""
     draw, path = random.Random(checks.seed()), FOLDER / "printed.log"
     rows = [*clients(draw), *attack(draw, 21.1)]
     for i in range(30):  # busy customers, only on the second half
@@ -254,10 +312,10 @@ def test_printed(check):
     told = suggest(check, path, *LOGIN)
     stopping = [it for it in told["suggestions"] if of_suspects(told, it) >= 0.5]
     check(stopping and not any(it["meets_goal"] for it in stopping), f"those that stop the attack miss the goal: {[it['limits'] for it in stopping]}")
-    check.equal(told["suspects_hint"], None, "a limit that is printed stops them")
+    check.contains(told["suspects_hint"] or "", f"{NO_LIMIT}: each asks only about {GUESSES} times.", "the hint")
 
 
-TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_lucky, test_requests, test_slow, test_printed]
+TESTS = [test_first, test_office, test_words, test_spared, test_status, test_none, test_lucky, test_requests, test_slow, test_together, test_tight, test_printed]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -205,7 +205,7 @@ def test_why(check):
     """The reason speaks of the limit that it stands beside."""
     draw = random.Random(checks.seed() + 2)
     logs = [[SAMPLE], [SAMPLE, "--where", "path=/login"], [SAMPLE, "--where", "path=/login", "--deny-keys", "3%"], [heavy(draw, 0)],
-            [write("slow.json", visits(draw, 300, 7200, 3)), "--deny-keys", "5%"]]
+            [write("slow.json", visits(draw, 300, 7200, 3)), "--deny-keys", "5%"], [write("brief.json", visits(draw, 40, 60, 3)), "--deny-keys", "5%"]]
     units = {"s": "second", "m": "minute", "h": "hour", "d": "day", "10s": "10 seconds"}
     for words in logs:
         for it in suggest(*words)["suggestions"]:
@@ -218,6 +218,9 @@ def test_why(check):
                 else:
                     said = f"{burst or count} times at once, then {count} per {units[unit]}"
                 check.contains(it["why"], said, f"{limit}: {it['why']}")
+                if kind == "sliding-counter":
+                    one = said.split(" within ")[1][:-2]
+                    check.contains(it["why"], f"at the end of {one} of the clock gets as many during the next: up to {2 * int(count)} within {one}. ", f"{limit}: at its edges")
             nobody = "nobody would have been denied" in it["why"]
             check.equal(nobody, it["chosen"]["denied"] == 0, f"{it['limits']}: {it['why']}")
 

@@ -124,7 +124,7 @@ def test_words(check):
     out = weir("suggest", path, "--report", page).out
     said = " ".join(out.split())
     check.contains(out, "for each ip, with exemptions", "terminal: the heading")
-    check.contains(said, "left out 4 keys that it would deny. You must decide: a friend, like an office or a probe, stays in the list below. An attacker must leave it.", "terminal: who decides")
+    check.contains(said, "left out 4 keys that it would deny. You must decide: keep a friend, like an office or a probe, in `allow` or `geo` below; delete an attacker there.", "terminal: who decides")
     check.contains(said, "95.0% of the answers were 401; agent \"x/1\"", "terminal: an attacker")
     check.contains(said, "8 or more agents", "terminal: an office")
     check("\033" not in out, "terminal: masked")
