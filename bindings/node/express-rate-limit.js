@@ -38,7 +38,8 @@ class WeirStore {
     }
 
     async increment(key) {
-        return this.#told(await this.#store.take(await this.#name(key), this.#counter()));
+        const told = this.#told(await this.#store.take(await this.#name(key), this.#counter()));
+        return Object.assign(told, { totalHits: Math.max(1, told.totalHits) }); // fail=open counts nothing
     }
 
     async get(key) {
@@ -50,7 +51,7 @@ class WeirStore {
     async decrement(key) {
         const name = await this.#name(key), limit = this.#counter();
         const now = await this.#store.peek(name, limit, 0);
-        if (now.remaining === COUNT)
+        if (now.remaining === now.limit)
             return;
         // The receipt of a hit of this moment: it belongs to the window that is open.
         const hit = Object.assign(now, { allowed: true, charged: 1, granted: 1 });
@@ -92,7 +93,10 @@ class WeirStore {
     }
 
     #told(decision) {
-        const hits = COUNT - decision.remaining;
+        // A local fallback has a part of the window, 1/peers, so each of its hits stands for as many: then a limit of 20
+        // admits 20/peers here, and at least 1.
+        const used = decision.limit - decision.remaining, peers = Math.round(COUNT / Math.max(1, decision.limit));
+        const hits = used > 1 ? used * peers : used;
         const resetUs = hits > 0 ? decision.resetAfterUs : this.#windowMs * 1000;
         return { totalHits: hits, resetTime: new Date(Math.floor(decision.timeUs / 1000) + Math.ceil(resetUs / 1000)) };
     }

@@ -2,6 +2,7 @@
 #include "addon.h"
 
 #include "store/store.h"
+#include "wire/url.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -116,7 +117,16 @@ static struct store *store_make(struct addon *addon, char *url)
     return store;
 }
 
-/* open(url): {handle, remote, take, peek}, or a code. A remote store is opened by its first job. */
+/* A remote store is opened by its first job, but a mistake in its address is found at once. */
+static int store_check_address(struct addon *addon, const char *url)
+{
+    struct weir__redis_url parsed;
+    int code = weir__redis_url_parse(url, &parsed, &addon->error);
+    explicit_bzero(&parsed, sizeof parsed); /* it has the password */
+    return code == WEIR_EURL ? code : 0;
+}
+
+/* open(url): {handle, remote, take, peek}, or a code. */
 static napi_value store_open(napi_env env, napi_callback_info info)
 {
     struct addon *addon = addon_of(env);
@@ -127,7 +137,8 @@ static napi_value store_open(napi_env env, napi_callback_info info)
     struct store *store = url ? store_make(addon, url) : NULL;
     if (!store)
         return addon_code(env, addon->error.code);
-    int code = store->remote ? 0 : weir_store_open(url, &store->store, &addon->error);
+    int code = store->remote ? store_check_address(addon, url)
+                             : weir_store_open(url, &store->store, &addon->error);
     if (code) {
         store_unref(store);
         return addon_code(env, code);

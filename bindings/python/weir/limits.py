@@ -36,6 +36,13 @@ def address(uri: str) -> str:
     return f"{kind}:{(rest.lstrip('/') or '64m') if kind == 'memory' else '/' + rest.lstrip('/')}"
 
 
+def hits_of(decision: _weir.Decision) -> int:
+    """What a counter has come to. A local fallback has a part of the window, 1/peers, so each of its hits stands for as many: then a
+    limit of 20 admits 20/peers here, and at least 1."""
+    used, peers = decision.limit - decision.remaining, round(MOST / max(1, decision.limit))
+    return used * peers if used > 1 else used
+
+
 def period_of(key: str) -> Optional[int]:
     """The seconds of a key as limits makes them: …/AMOUNT/MULTIPLES/GRANULARITY."""
     parts = key.rsplit("/", 2)
@@ -79,11 +86,11 @@ class Storage(limits.storage.Storage, limits.storage.MovingWindowSupport):
                 self.periods.clear()
             self.periods[key] = period
         decision = self.store.take(key, self.counter(period), amount)
-        return MOST - decision.remaining if decision.allowed else MOST
+        return hits_of(decision) if decision.allowed else MOST
 
     def get(self, key: str) -> int:
         limit = self.window(key)
-        return 0 if limit is None else MOST - self.store.peek(key, limit, 0).remaining
+        return 0 if limit is None else hits_of(self.store.peek(key, limit, 0))
 
     def get_expiry(self, key: str) -> int:
         limit = self.window(key)

@@ -68,6 +68,14 @@ def test_contract(check):
                     check(len(str(error)) > 20, f"{name}: says why")
 
 
+def test_redis_away(check):
+    """Each of 4 processes decides its part of a limit: 5 of 20, and 1 of 3."""
+    for peers, limit, admitted in ((4, "20/minute", 5), (4, "3/minute", 1), (1, "20/minute", 20)):
+        storage = limits.storage.storage_from_string(f"weir+redis://127.0.0.1:1?peers={peers}")
+        strategy = limits.strategies.FixedWindowRateLimiter(storage)
+        check.equal(sum(strategy.hit(limits.parse(limit), "user") for _ in range(40)), admitted, f"peers={peers}: {limit}")
+
+
 def test_same_as_limits(check):
     """The same calls on limits' memory storage and on weir's: the same answers, for both strategies."""
     for kind in ("fixed-window", "moving-window"):
@@ -213,7 +221,7 @@ def test_exact_with_threads(check):
         check.equal(sum(hits), 100, strategy)
 
 
-TESTS = [test_contract, test_same_as_limits, test_time, test_strategies, test_flask_limiter, test_as_slowapi_calls, test_exact_with_threads]
+TESTS = [test_contract, test_redis_away, test_same_as_limits, test_time, test_strategies, test_flask_limiter, test_as_slowapi_calls, test_exact_with_threads]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -102,7 +102,7 @@ async function requests() {
 
 async function stores() {
     for (const [url, code] of [[undefined, "EINVAL"], [5, "EINVAL"], [throwing, "EINVAL"], ["", "EURL"], ["memory", "EURL"], ["memory:1", "EURL"], ["memory:1m\0", "EINVAL"], ["file:/no/such/folder/zone", "ESYSTEM"],
-        ["https://example.org", "EURL"]]) {
+        ["https://example.org", "EURL"], ["redis://h?peer=8", "EURL"], ["redis+cluster://h?fail=close", "EURL"], ["rediss://h?deadline=50", "EURL"]]) {
         const error = await fails(() => new Store(url));
         check(error && (error.code === code) && error instanceof WeirError && error instanceof errors[code], `new Store(${typeof url === "string" ? url : typeof url}): ${error}`);
     }
@@ -121,9 +121,10 @@ async function stores() {
     same(store.remote, false, "a zone is not remote");
     for (const time of [-5, 1.5, "now", NaN, undefined])
         await failsWith(() => store.setTime(time), "EINVAL", "invalid time", `setTime(${String(time)})`);
-    for (const [url, shown] of [["redis://:p@ss@127.0.0.1:1", "redis://127.0.0.1:1"], ["redis://:p/s@127.0.0.1:1", "redis://127.0.0.1:1"],
+    for (const [url, shown] of [["redis://:p@ss@127.0.0.1:1", "redis://127.0.0.1:1"], ["redis://:p%2Fs@127.0.0.1:1", "redis://127.0.0.1:1"],
         ["redis+cluster://u:p@127.0.0.1:1,127.0.0.1:2?prefix=a@b", "redis+cluster://127.0.0.1:1,127.0.0.1:2?prefix=a@b"], ["redis+unix://:p@ss@/tmp/a@b", "redis+unix:///tmp/a@b"]])
         same(new Store(url).url, shown, `${url} is shown without its password`);
+    await failsWith(() => new Store("redis://:p/s@127.0.0.1:1"), "EURL", "write it as %2F", "a / in a password");
 }
 
 async function others() {

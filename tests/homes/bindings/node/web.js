@@ -384,6 +384,14 @@ async function contract() {
     }
     same(store.closed, false, "shutdown leaves a store that it was given");
     await failsWith(new WeirStore(store).increment("a"), "EINVAL", "init was not called", "without init");
+    for (const [address, hits] of [["?peers=4", [1, 8, 12]], ["", [1, 2, 3]], ["?fail=open", [1, 1, 1]]]) {
+        const away = new WeirStore(`redis://127.0.0.1:1${address}`), told = [];
+        away.init({ windowMs: 60000 });
+        for (let i = 0; i < 3; i++)
+            told.push((await away.increment("k")).totalHits);
+        same(told, hits, `while Redis is away, a process counts for 1/peers: ${address}`);
+        await away.shutdown();
+    }
     for (const windowMs of [0, -1, NaN, "1", 367 * 86400e3])
         await failsWith(async () => new WeirStore(store).init({ windowMs }), "EINVAL", "invalid windowMs", `windowMs ${windowMs}`);
     await failsWith(() => new WeirStore({}), "EINVAL", "invalid store", "no store");
