@@ -132,8 +132,8 @@ static void store_replace(StoreObject *self)
 }
 
 /* Waits, without the interpreter's lock, while another thread opens the zone. Not where the attempt
- * before has failed: then calls fail at once. Not for ever: the other thread may hang, or have ended
- * with the interpreter. Signals are handled when the call ends. */
+ * before has failed: then calls fail at once. Not for ever: the other thread may hang, or the
+ * interpreter may have ended it. Signals are handled when the call ends. */
 static void store_await(const StoreObject *self, const struct handle *old)
 {
     struct timespec pause = {.tv_nsec = 1000000};
