@@ -27,9 +27,10 @@
 #define WEIR__LINK_IN 65536       /* bytes of replies read at once */
 #define WEIR__LINK_REPLY 32768    /* bytes of one reply */
 #define WEIR__LINK_OUT (4u << 20) /* bytes of commands not sent: 16 keys of 64 KB, a few times */
-#define WEIR__LINK_POSTED (160u << 10) /* bytes of commands posted and not answered: the script that
+#define WEIR__LINK_POSTED                                                                          \
+    (160u << 10)            /* bytes of commands posted and not answered: the script that
                                           they run, and about 500 */
-#define WEIR__LINK_MISSES 3           /* deadlines missed in a row: the server counts as gone */
+#define WEIR__LINK_MISSES 3 /* deadlines missed in a row: the server counts as gone */
 
 /* What was learnt about a server when the connection was made. */
 struct weir__server {

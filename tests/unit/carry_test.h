@@ -30,7 +30,7 @@ static const char *const carry_limits[] = {
 #define CARRY_LIMITS (sizeof carry_limits / sizeof carry_limits[0])
 #define CARRY_LIMITS_1 13
 static size_t carry_count = CARRY_LIMITS; /* that are filled and compared */
-#define CARRY_KEYS 3 /* of each limit */
+#define CARRY_KEYS 3                      /* of each limit */
 
 static inline const char *carry_key(size_t limit, int i)
 {
@@ -90,8 +90,8 @@ static inline void carry_same(const char *file, int line, const char *what, weir
 static inline void carry_compare(const char *file, int line, weir_store *a, weir_store *b,
                                  _Atomic int64_t *now)
 {
-    static const int64_t later[] = {0, 1, 999999, 30 * SECOND, 20 * MINUTE, 2 * HOUR, 2 * DAY,
-                                    40 * DAY};
+    static const int64_t later[] = {0,           1,        999999,  30 * SECOND,
+                                    20 * MINUTE, 2 * HOUR, 2 * DAY, 40 * DAY};
     int64_t begin = *now;
     for (size_t l = 0; l < carry_count; l++) {
         weir_limit *limit = test_limit(carry_limits[l]);

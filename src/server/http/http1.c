@@ -8,7 +8,7 @@
 #define HEAD_MAX ((size_t)16 << 10) /* of a response */
 _Static_assert(WEIR__RATE_FIELDS_ROOM + ((size_t)4 << 10) <= HEAD_MAX, "its longest fields fit");
 _Static_assert(HEAD_MAX + SERVER_RESPONSE_ROOM <= SERVER_OUT_RESERVE, "no answer is longer");
-#define TURN_EVERY 8               /* asks between two looks at the time */
+#define TURN_EVERY 8 /* asks between two looks at the time */
 
 /* ---- writing ---- */
 
