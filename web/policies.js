@@ -49,7 +49,26 @@ function shareRows(share) {
       t("shareColon"), h("code", {}, part.limit))));
 }
 
+/* What a list begins with, and how many more it has. */
+function listedRows(listed, count, row) {
+  return [...listed.map((one) => h("li", {}, row(one))), count > listed.length ? h("li", {}, t("unlisted", { n: count - listed.length })) : null];
+}
+
+/* The conditions whose requests have another limit. */
+function exceptRows(limit) {
+  return h("ul", { class: "limit-shares limit-words" }, listedRows(limit.overrides, limit.override_count, (one) =>
+    [t("exceptWord"), toldMatch(one.when), t("exceptIs"), h("code", {}, one.limit)]));
+}
+
+/* Who is denied whatever the limits say, and who is exempt from them. */
+function listRows(policy) {
+  return h("ul", { class: "limit-shares limit-words" },
+    listedRows(policy.deny, policy.deny_count, (when) => t("denyList", { when: toldMatch(when) })),
+    listedRows(policy.allow, policy.allow_count, (when) => t("allowList", { when: toldMatch(when) })));
+}
+
 function limitRow(limit) {
+  const promise = limit.override_count > 0 ? "promiseOthers" : "promise";
   const pulse = new Pulse(["allowed", limit.shadow ? "shadow" : "denied"]);
   const row = h("li", { class: "limit" },
     h("div", { class: "limit-text" },
@@ -59,7 +78,8 @@ function limitRow(limit) {
       h("p", {}, h("code", { class: "limit-code" }, limit.limit)),
       h("p", { class: "limit-words" }, told(limit.meaning)),
       limit.share ? shareRows(limit.share) : null,
-      limit.guarantee ? h("p", { class: "limit-words quiet" }, t("promise", { text: told(limit.guarantee) })) : null),
+      limit.override_count > 0 ? exceptRows(limit) : null,
+      limit.guarantee ? h("p", { class: "limit-words quiet" }, t(promise, { text: told(limit.guarantee) })) : null),
     pulse.element);
   return { name: limit.name, shadow: limit.shadow, pulse, row };
 }
@@ -81,6 +101,7 @@ function card(policy, index) {
       h("div", {},
         h("h3", { id }, policy.name, " ", degraded),
         h("p", { class: "quiet" }, applies(policy.match)),
+        policy.deny_count + policy.allow_count > 0 ? listRows(policy) : null,
         h("p", { class: "tags" },
           policy.headers && policy.headers !== "off" ? h("span", { class: "tag" }, t("headersTag", { style: policy.headers })) : null,
           policy.fail ? h("span", { class: "tag" }, FAIL[policy.fail] ? t(FAIL[policy.fail]) : policy.fail) : null)),

@@ -301,23 +301,12 @@ void cli_print_envoy(const char *path, const struct weir__envoy *envoy,
 
 /* ---- as JSON ---- */
 
-static void check_json_put_conditions(struct weir__json *json, const char *name,
-                                      const struct weir__conditions *conditions,
-                                      const struct weir__attributes *attributes)
-{
-    char text[640];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_conditions(&buffer, conditions, attributes);
-    weir__json_put_string(json, name, text);
-}
-
 static void check_json_put_list(struct weir__json *json, const char *name,
-                                const struct weir__any_of *any,
-                                const struct weir__attributes *attributes)
+                                const struct weir__policies *set, const struct weir__any_of *any)
 {
     weir__json_open(json, name, '[');
     for (size_t i = 0; i < any->count; i++)
-        check_json_put_conditions(json, NULL, &any->items[i], attributes);
+        weir__put_conditions_json(json, NULL, set, &any->items[i]);
     weir__json_close(json, ']');
 }
 
@@ -368,7 +357,7 @@ static void check_json_put_entry(struct weir__json *json, const struct weir__ent
     weir__json_open(json, "overrides", '[');
     for (size_t i = 0; i < entry->override_count; i++) {
         weir__json_open(json, NULL, '{');
-        check_json_put_conditions(json, "when", &entry->overrides[i].when, attributes);
+        weir__put_conditions_json(json, "when", set, &entry->overrides[i].when);
         weir__json_put_string(json, "limit", weir_limit_text(entry->overrides[i].limit));
         weir__json_put_bool(json, "same_state",
                             weir__same_states(entry->limit, entry->overrides[i].limit));
@@ -387,8 +376,8 @@ static void check_json_put_policy(struct weir__json *json, const struct weir__po
     weir__json_open(json, NULL, '{');
     weir__json_put_string(json, "name", policy->name);
     weir__json_put_string(json, "match", policy->match_text);
-    check_json_put_list(json, "deny", &policy->deny, &set->attributes);
-    check_json_put_list(json, "allow", &policy->allow, &set->attributes);
+    check_json_put_list(json, "deny", set, &policy->deny);
+    check_json_put_list(json, "allow", set, &policy->allow);
     weir__json_open(json, "limits", '[');
     for (size_t j = 0; j < policy->entry_count; j++) {
         const struct weir__entry *entry = &policy->entries[j];

@@ -145,14 +145,17 @@ struct weir__note_at {
 bool weir__policies_note(const struct weir__policies *policies, struct weir__note_at *at,
                          struct weir__buffer *out);
 
-/* ---- shares (shares.c) ---- */
+/* ---- as JSON (shares.c) ---- */
 
 struct weir__json;
 
-/* The member "share" of a limit, if it has shares; and the bytes that it may take. */
+/* The member "share" of a limit, if it has shares. */
 void weir__put_shares_json(struct weir__json *json, const struct weir__policies *set,
                            const struct weir__shares *shares, const weir_limit *const *reduced);
-size_t weir__shares_json_room(const struct weir__shares *shares, const weir_limit *const *reduced);
+/* Conditions in words. */
+void weir__put_conditions_json(struct weir__json *json, const char *name,
+                               const struct weir__policies *set,
+                               const struct weir__conditions *conditions);
 
 /* ---- plans ---- */
 

@@ -1,18 +1,9 @@
-/* Shares as JSON: for `weir check` and for the server's list of policies. */
+/* Shares and conditions as JSON: for `weir check` and for the server's list of policies. */
 #include "policy/policy.h"
 
 #include "wire/json.h"
 
-#define CLASS_ROOM 128 /* names of members, brackets and the percentage */
-
-size_t weir__shares_json_room(const struct weir__shares *shares, const weir_limit *const *reduced)
-{
-    size_t room = 2 * CLASS_ROOM;
-    for (size_t i = 0; shares && i < shares->count; i++)
-        room +=
-            CLASS_ROOM + 6 * strlen(shares->items[i].name) + strlen(weir_limit_text(reduced[i]));
-    return room;
-}
+#define WORDS_ROOM 640 /* of conditions; longer ones are cut */
 
 void weir__put_shares_json(struct weir__json *json, const struct weir__policies *set,
                            const struct weir__shares *shares, const weir_limit *const *reduced)
@@ -34,4 +25,14 @@ void weir__put_shares_json(struct weir__json *json, const struct weir__policies 
     }
     weir__json_close(json, ']');
     weir__json_close(json, '}');
+}
+
+void weir__put_conditions_json(struct weir__json *json, const char *name,
+                               const struct weir__policies *set,
+                               const struct weir__conditions *conditions)
+{
+    char text[WORDS_ROOM];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_conditions(&buffer, conditions, &set->attributes);
+    weir__json_put_string(json, name, text);
 }

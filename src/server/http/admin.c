@@ -13,8 +13,8 @@
 #include <string.h>
 
 #define TOP_SHOWN 20
-#define POLICIES_ROOM ((size_t)2048) /* an entry, its meaning included */
-#define ESCAPED 6                    /* bytes of JSON for one of a text, at most */
+#define LISTED_SHOWN 10 /* of a limit's overrides, and of each list of a policy */
+#define ESCAPED 6       /* bytes of JSON for one of a text, at most */
 #define PROBLEM_ROOM (ESCAPED * sizeof((weir_error *)0)->message + 256)
 #define RELOAD_ROOM (ESCAPED * (size_t)WEIR__NOTE_MAX * (SERVER_NOTES_TOLD + 1) + 256)
 
@@ -37,6 +37,20 @@ static bool admin_begin_long(const struct server_http_call *call, size_t size,
     *body = weir__buffer_over(data, size);
     server_response_fresh(call->ret, 200);
     return true;
+}
+
+/* JSON that grew as it was written. */
+static enum server_routed admin_end_grown(const struct server_http_call *call,
+                                          struct weir__buffer *body)
+{
+    if (body->cut) {
+        weir__buffer_free(body);
+        server_response_problem(call->ret, 503, "out of memory for the answer; try again");
+        return SERVER_RESPONDED;
+    }
+    server_response_fresh(call->ret, 200);
+    server_response_own(call->ret, "application/json", body->data, body->len);
+    return SERVER_RESPONDED;
 }
 
 static enum server_routed admin_short_text(const struct server_http_call *call, int status,
@@ -109,14 +123,7 @@ static enum server_routed admin_history(const struct server_http_call *call)
     }
     struct weir__buffer body = weir__buffer_growing();
     server_metrics_history(call->conn->thread->server->metrics, weir__clock_us(), seconds, &body);
-    if (body.cut) {
-        weir__buffer_free(&body);
-        server_response_problem(call->ret, 503, "out of memory for the answer; try again");
-        return SERVER_RESPONDED;
-    }
-    server_response_fresh(call->ret, 200);
-    server_response_own(call->ret, "application/json", body.data, body.len);
-    return SERVER_RESPONDED;
+    return admin_end_grown(call, &body);
 }
 
 static enum server_routed admin_top(const struct server_http_call *call)
@@ -153,6 +160,21 @@ static enum server_routed admin_top(const struct server_http_call *call)
     return SERVER_RESPONDED;
 }
 
+static void admin_put_overrides(struct weir__json *json, const struct weir__policies *set,
+                                const struct weir__entry *entry)
+{
+    weir__json_open(json, "overrides", '[');
+    for (size_t i = 0; i < entry->override_count && i < LISTED_SHOWN; i++) {
+        const struct weir__override *it = &entry->overrides[i];
+        weir__json_open(json, NULL, '{');
+        weir__put_conditions_json(json, "when", set, &it->when);
+        weir__json_put_string(json, "limit", weir_limit_text(it->limit));
+        weir__json_close(json, '}');
+    }
+    weir__json_close(json, ']');
+    weir__json_put_uint(json, "override_count", entry->override_count);
+}
+
 static void admin_put_entry(struct weir__json *json, const struct weir__policies *set,
                             const struct weir__entry *entry)
 {
@@ -166,18 +188,18 @@ static void admin_put_entry(struct weir__json *json, const struct weir__policies
     weir__json_put_string(json, "guarantee", facts.guarantee);
     weir__json_put_bool(json, "shadow", entry->shadow);
     weir__put_shares_json(json, set, entry->shares, entry->reduced);
+    admin_put_overrides(json, set, entry);
     weir__json_close(json, '}');
 }
 
-static size_t admin_policies_room(const struct weir__policies *set)
+static void admin_put_list(struct weir__json *json, const char *name, const char *count_name,
+                           const struct weir__policies *set, const struct weir__any_of *any)
 {
-    size_t room = (set->entry_count + set->count + 1) * POLICIES_ROOM;
-    for (size_t i = 0; i < set->count; i++) {
-        const struct weir__policy *it = &set->policies[i];
-        for (size_t j = 0; j < it->entry_count; j++)
-            room += weir__shares_json_room(it->entries[j].shares, it->entries[j].reduced);
-    }
-    return room;
+    weir__json_open(json, name, '[');
+    for (size_t i = 0; i < any->count && i < LISTED_SHOWN; i++)
+        weir__put_conditions_json(json, NULL, set, &any->items[i]);
+    weir__json_close(json, ']');
+    weir__json_put_uint(json, count_name, any->count);
 }
 
 /* What becomes of its requests while the store is away: its own word, or the address's. */
@@ -191,9 +213,7 @@ static enum weir__redis_fail admin_fail_of(const struct server *server,
 static enum server_routed admin_policies(const struct server_http_call *call)
 {
     const struct weir__policies *set = call->conn->thread->rules->policies;
-    struct weir__buffer body;
-    if (!admin_begin_long(call, admin_policies_room(set), &body))
-        return SERVER_RESPONDED;
+    struct weir__buffer body = weir__buffer_growing();
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
     weir__json_open(&json, "policies", '[');
@@ -205,6 +225,8 @@ static enum server_routed admin_policies(const struct server_http_call *call)
         weir__json_put_string(&json, "headers", weir__field_styles[it->style]);
         weir__json_put_string(
             &json, "fail", weir__redis_fail_names[admin_fail_of(call->conn->thread->server, it)]);
+        admin_put_list(&json, "deny", "deny_count", set, &it->deny);
+        admin_put_list(&json, "allow", "allow_count", set, &it->allow);
         weir__json_open(&json, "limits", '[');
         for (size_t j = 0; j < it->entry_count; j++)
             admin_put_entry(&json, set, &it->entries[j]);
@@ -214,8 +236,7 @@ static enum server_routed admin_policies(const struct server_http_call *call)
     weir__json_close(&json, ']');
     weir__json_close(&json, '}');
     weir__put(&body, "\n", 1);
-    server_response_own(call->ret, "application/json", body.data, body.len);
-    return SERVER_RESPONDED;
+    return admin_end_grown(call, &body);
 }
 
 /* ---- what is done ---- */

@@ -525,6 +525,42 @@ def test_untrusted(check):
             check.equal(left, 8, "key_from=host is the request's own")
 
 
+def test_told_exceptions(check):
+    """Overrides and lists are told in the words of weir check, of each the first ten, and how many there are."""
+    shown = 10
+    text = POLICIES.replace('overrides: [{when: {user: "gold-*"}, tier: gold}]',
+                            'overrides: [{when: {user: "gold-*"}, tier: gold}, {when: {ip: 10.0.0.0/8, host: [a, b]}, limit: fixed-window 7/h}]')
+    odd = json.dumps('say "hi" \\\\ ü\u3042\t' * 100)
+    many = [(f"{{user: {odd}, header.x-n: n{i}}}", f"fixed-window {i + 1}/h") for i in range(shown + 2)]
+    text += "".join(f"""  - name: many{i}
+    match: {{header.x-odd: {odd}}}
+    deny: [{", ".join(when for when, _ in many)}]
+    allow: [{", ".join(when for when, _ in many[:shown])}]
+    key: user
+    limit: fixed-window 5/h
+    overrides: [{", ".join(f"{{when: {when}, limit: {limit}}}" for when, limit in many)}]
+""" for i in range(20))
+    done = subprocess.run([weir_server.WEIR, "check", "--json", "-"], input=text, capture_output=True, text=True)
+    wanted = json.loads(done.stdout)["policies"]
+    with asked(policies=text) as (_, client):
+        told = client.get("/v1/policies").json["policies"]
+    check.equal([it["name"] for it in told], [it["name"] for it in wanted], "all policies")
+    for policy, known in zip(told, wanted):
+        for name in ("deny", "allow"):
+            check.equal((policy[name], policy[f"{name}_count"]), (known[name][:shown], len(known[name])), f"{name} of {policy['name']}")
+        for limit, its in zip(policy["limits"], known["limits"]):
+            overrides = [{"when": it["when"], "limit": it["limit"]} for it in its["overrides"]]
+            check.equal((limit["overrides"], limit["override_count"]), (overrides[:shown], len(overrides)), f"of {policy['name']}")
+    blocked, api, last = told[0], told[1], told[-1]
+    check.equal(blocked["deny"], ["ip is 203.0.113.0/24 or 2001:db8:bad::/48", "header.x-bad is yes"], "a deny list")
+    check.equal(api["allow"], ["header.x-internal is yes and ip is 10.0.0.0/8"], "an allow list")
+    check.equal(api["limits"][0]["overrides"], [{"when": "user is gold-*", "limit": "fixed-window 1000/h"},
+                                                {"when": "ip is 10.0.0.0/8 and host is a or b", "limit": "fixed-window 7/h"}],
+                "overrides, also of a tier")
+    check.equal((len(last["deny"]), last["deny_count"], len(last["allow"]), last["allow_count"]), (shown, shown + 2, shown, shown), "long lists")
+    check(last["deny"][0].endswith("…"), "long words are cut")
+
+
 def test_exemptions_are_counted(check):
     """A match of an allow list counts, also where other policies have limits for the request."""
     text = """version: 1

@@ -7,6 +7,54 @@ const ask = (i) => (i % 10 === 0
   ? { policy: "login", key: "192.0.2.1" }
   : { policy: "api", key: `user:${i % 3 === 0 ? 1 : i % 40}` });
 
+const EXCEPTIONS = `version: 1
+policies:
+  - name: api
+    match: {path: /api/*}
+    allow: [{user: {not: [ann, bob]}, ip: 10.0.0.0/8}]
+    limits:
+      - {name: per-user, key: user, limit: token-bucket 2/s burst 5}
+      - {name: per-address, key: ip, limit: token-bucket 2/s burst 5}
+    overrides:
+      - {when: {user: "pro-*"}, entry: per-user, limit: token-bucket 20/s burst 50}
+${Array.from({ length: 11 }, (_, i) => `      - {when: {user: "u${i}"}, entry: per-user, limit: token-bucket 3/s}\n`).join("")}  - name: internal
+    deny:
+      - {path: /internal/*}
+      - {header.x-a: "*"}
+`;
+
+async function exceptions(harness) {
+  const own = await Server.start({ policies: EXCEPTIONS });
+  const rows = (place) => place.locator("li").allTextContents();
+  try {
+    for (const width of [1280, 390]) {
+      await harness.test(`policies: whom a promise is not for, ${width} pixels`, own, async (page) => {
+        const api = page.getByRole("article", { name: "api" });
+        const limit = api.locator(".limit").filter({ hasText: "per-user" });
+        await limit.getByText("Promise for all others: never more than 7 in any 1s").waitFor();
+        await api.locator(".limit").filter({ hasText: "per-address" }).getByText("Promise: never more than 7 in any 1s").waitFor();
+        const found = await rows(limit);
+        assert.deepEqual([found.length, found[0], found[1], found.at(-1)],
+          [11, "except: user is pro-*: token-bucket 20/s burst 50", "except: user is u0: token-bucket 3/s", "and 2 more"]);
+        assert.deepEqual(await rows(api.locator("header")), ["Allow list: user is not ann or bob and ip is 10.0.0.0/8"]);
+        const internal = page.getByRole("article", { name: "internal" });
+        assert.deepEqual(await rows(internal), ["Deny list: path is /internal/*", "Deny list: header.x-a is present"]);
+        await shot(page, `exceptions-${width}`);
+        await page.getByRole("button", { name: "中文" }).click();
+        await limit.getByText("其余请求的保证：任意 1 秒内不超过 7").waitFor();
+        const chinese = await rows(limit);
+        assert.deepEqual([chinese[0], chinese.at(-1)], ["例外：user 匹配 pro-* 时为 token-bucket 20/s burst 50", "另有 2 条"]);
+        assert.deepEqual(await rows(api.locator("header")), ["白名单：user 不是 ann 或 bob，并且 ip 是 10.0.0.0/8"]);
+        assert.deepEqual(await rows(internal), ["黑名单：path 匹配 /internal/*", "黑名单：有 header.x-a"]);
+        await shot(page, `exceptions-${width}-zh`);
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width, "it fits");
+      }, { open: "#policies", context: { viewport: { width, height: 900 } } });
+    }
+  } finally {
+    await own.close();
+  }
+}
+
 export async function figures(harness, server) {
   await harness.test("numbers and times as people read them", server, async (page) => {
     const shown = await page.evaluate(async () => {
@@ -194,6 +242,8 @@ export async function figures(harness, server) {
     await page.getByLabel("Filter").fill("nothing like it");
     await page.getByText("No policy of 4").waitFor();
   }, { open: "#policies" });
+
+  await exceptions(harness);
 
   await harness.test("keys: the hottest and the most limited, and what is in them is text", server, async (page) => {
     const evil = "<img src=x onerror=\"document.title='owned'\">";
