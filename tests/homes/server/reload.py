@@ -411,7 +411,7 @@ def test_notes(check):
         server.write("policies.yaml", text.replace("99/month", "99/month from 15").replace("when: {user: ann}", "when: {usre: ann}", 1))
         check.equal([line[:58] for line in client.post("/v1/reload").json["notes"]], ['note: the attribute "usre" looks misspelt (did you mean us'], "a name misspelt")
         server.write("policies.yaml", HEAD + "  - {name: a, match: {header.x-api-key: p*}, key: header.x-api-kye, limit: fixed-window 9/d, allow: [{header.x-api-key: y}]}\n")
-        check.equal([line[:66] for line in client.post("/v1/reload").json["notes"]], ['note: the attribute "header.x-api-kye" looks misspelt (did you mean'], "a field")
+        check.equal([line[:66] for line in client.post("/v1/reload").json["notes"]], ['note: the attribute "header.x-api-kye" looks misspelt (did you mea'], "a field")
 
 
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
