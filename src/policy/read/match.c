@@ -44,8 +44,10 @@ static void match_warn_route(struct weir__reader *reader, const struct weir__yam
                              const struct weir__attribute *attribute, struct weir__span text)
 {
     bool route = false;
-    for (size_t i = 1; i < text.len; i++)
-        route = route || (text.data[i - 1] == '/' && memchr("{<:", text.data[i], 3));
+    for (size_t i = 1; i < text.len && !route; i++) {
+        const char c = text.data[i];
+        route = text.data[i - 1] == '/' && (c == '{' || c == '<' || c == ':');
+    }
     if (route && attribute->spelling == WEIR__AS_PATH)
         weir__reader_warn(reader, node,
                           "a path is compared as text, not as a route: for /api/{id} write /api/*");
