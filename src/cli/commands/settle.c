@@ -7,6 +7,7 @@
 
 #include "store/store.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 /* ---- settle ---- */
@@ -149,6 +150,7 @@ static int refund_here(const struct cli_request *request, struct weir__rule_text
     weir_request look = weir_request_make(request->key, request->limit);
     const struct weir__refund refund = {
         request->amount, request->id ? weir__refund_id(request->id, strlen(request->id)) : 0};
+    assert(request->limit); /* only a policy's requests have none, and these go to a server */
     look.cost = 0;
     look.detail = left;
     const int done =
